@@ -1,0 +1,57 @@
+// swift-tools-version: 6.1
+import PackageDescription
+
+// A target imports only the rows below it (see README, "How it is built"); the build refuses anything else
+// because every build of ours passes `--explicit-target-dependency-import-check error`.
+let package = Package(
+  name: "pipeline",
+  products: [
+    .executable(name: "pipeline", targets: ["pipeline"]),
+    .library(name: "PipelineKit", targets: ["PipelineKit"]),
+    .library(name: "Stages", targets: ["Stages"]),
+    .library(name: "Engine", targets: ["Engine"]),
+    .library(name: "PipelineCommand", targets: ["PipelineCommand"]),
+  ],
+  targets: [
+    // Row 0: C libraries.
+    .systemLibrary(name: "CVips", pkgConfig: "vips", providers: [.apt(["libvips-dev"])]),
+    .target(name: "COpenVINO", linkerSettings: [.linkedLibrary("dl")]),
+
+    // Row 1.
+    .target(name: "JobSyntax"),
+
+    // Row 2.
+    .target(name: "Imaging", dependencies: ["CVips"]),
+    .target(name: "Inference", dependencies: ["COpenVINO", "CVips", "JobSyntax"]),
+
+    // Row 3.
+    .target(name: "PipelineKit", dependencies: ["Imaging", "Inference", "JobSyntax"]),
+
+    // Row 4. These two meet in PipelineKit and do not import each other.
+    .target(name: "Stages", dependencies: ["PipelineKit", "Imaging", "Inference", "JobSyntax"]),
+    .target(name: "Engine", dependencies: ["PipelineKit", "Imaging", "Inference", "JobSyntax"]),
+
+    // Row 5 and 6.
+    .target(
+      name: "PipelineCommand",
+      dependencies: ["Engine", "PipelineKit", "Imaging", "Inference", "JobSyntax"]),
+    .executableTarget(name: "pipeline", dependencies: ["PipelineCommand", "Stages", "PipelineKit"]),
+
+    // What tests share: temporary folders, pictures made in code, running the program.
+    .target(name: "TestSupport", dependencies: ["Imaging"], path: "Tests/Support"),
+    .testTarget(name: "JobSyntaxTests", dependencies: ["JobSyntax"]),
+    .testTarget(name: "ImagingTests", dependencies: ["Imaging", "TestSupport"]),
+    .testTarget(name: "InferenceTests", dependencies: ["Inference", "Imaging", "TestSupport"]),
+    .testTarget(name: "PipelineKitTests", dependencies: ["PipelineKit", "JobSyntax", "TestSupport"]),
+    .testTarget(
+      name: "StagesTests",
+      dependencies: ["Stages", "PipelineKit", "Imaging", "Inference", "JobSyntax", "TestSupport"]),
+    .testTarget(
+      name: "EngineTests",
+      dependencies: ["Engine", "Stages", "PipelineKit", "Imaging", "JobSyntax", "TestSupport"]),
+    .testTarget(
+      name: "CommandTests",
+      dependencies: ["PipelineCommand", "Engine", "Stages", "PipelineKit", "Imaging", "JobSyntax", "TestSupport"]),
+  ],
+  swiftLanguageModes: [.v6]
+)

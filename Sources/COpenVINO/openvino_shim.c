@@ -1,0 +1,1 @@
+#include "openvino_shim.h"
