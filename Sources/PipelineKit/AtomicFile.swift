@@ -1,0 +1,135 @@
+import Glibc
+import Synchronization
+
+/// Writes files so that a reader, a kill or a power cut sees the old file, the new one, or none: never a part.
+///
+/// Order: temporary name in the same folder, write, fsync, rename, fsync of the folder.
+public enum AtomicFile {
+  /// What to do where the path exists.
+  public enum Existing: Sendable { case replace, keep }
+
+  private static let counter = Atomic<Int>(0)
+
+  /// Writes bytes to a path.
+  ///
+  /// - Parameters:
+  ///   - tag: goes into the temporary name, so that leftovers tell whose they are.
+  ///   - temporaries: knows the temporary file while it exists.
+  ///   - check: reads the temporary file before it gets its name; what it throws leaves nothing behind.
+  ///   - mode: permissions before the umask.
+  /// - Returns: false where `existing` is `keep` and the path was there already.
+  /// - Throws: `output-*` errors of class item, with the system's words.
+  public static func write(
+    _ bytes: UnsafeRawBufferPointer, to path: PathBytes, existing: Existing = .replace, tag: String,
+    temporaries: TemporaryFiles? = nil, mode: mode_t = 0o666,
+    check: (_ temporary: PathBytes) throws(StageError) -> Void = { _ in }
+  ) throws(StageError) -> Bool {
+    let folder = path.parent
+    let number = counter.add(1, ordering: .relaxed).newValue
+    let temporary = folder.joining(".pipeline-\(tag)-\(number).tmp")
+    temporaries?.insert(temporary)
+    var exists = true
+    defer {
+      if exists { _ = temporary.withCString { unlink($0) } }
+      temporaries?.remove(temporary)
+    }
+    let descriptor = temporary.withCString { open($0, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode) }
+    guard descriptor >= 0 else {
+      let code = errno
+      exists = false
+      throw failure("cannot write in \(folder.printable)", code)
+    }
+    var isOpen = true
+    defer { if isOpen { close(descriptor) } }
+    var rest = bytes
+    while !rest.isEmpty {
+      let written = Glibc.write(descriptor, rest.baseAddress, rest.count)
+      if written < 0 {
+        if errno == EINTR { continue }
+        throw failure("cannot write \(path.printable)", errno)
+      }
+      rest = UnsafeRawBufferPointer(rebasing: rest[written...])
+    }
+    guard fsync(descriptor) == 0 else { throw failure("cannot flush \(path.printable) to the disk", errno) }
+    isOpen = false
+    // Some network file systems tell only here that the data did not fit.
+    guard close(descriptor) == 0 else { throw failure("cannot write \(path.printable)", errno) }
+    try check(temporary)
+    switch existing {
+    case .replace:
+      let result = temporary.withCString { from in path.withCString { rename(from, $0) } }
+      guard result == 0 else { throw failure("cannot put \(path.printable) in place", errno) }
+    case .keep:
+      // A hard link refuses an existing name on every local file system; rename would replace it.
+      let result = temporary.withCString { from in path.withCString { link(from, $0) } }
+      if result != 0 {
+        if errno == EEXIST { return false }
+        throw failure("cannot put \(path.printable) in place", errno)
+      }
+      _ = temporary.withCString { unlink($0) }
+    }
+    exists = false
+    try flush(folder: folder)
+    return true
+  }
+
+  /// Flushes a folder's entries to the disk.
+  public static func flush(folder: PathBytes) throws(StageError) {
+    let descriptor = folder.withCString { open($0, O_RDONLY | O_DIRECTORY | O_CLOEXEC) }
+    guard descriptor >= 0 else { throw failure("cannot open the folder \(folder.printable)", errno) }
+    defer { close(descriptor) }
+    // Some file systems cannot flush a folder and say so with EINVAL.
+    guard fsync(descriptor) == 0 || errno == EINVAL else {
+      throw failure("cannot flush the folder \(folder.printable) to the disk", errno)
+    }
+  }
+
+  /// Makes a folder and those above it, as far as they are missing, and flushes the entries made.
+  public static func makeFolders(_ folder: PathBytes) throws(StageError) {
+    var status = stat()
+    if folder.withCString({ stat($0, &status) }) == 0 {
+      guard status.st_mode & S_IFMT == S_IFDIR else {
+        throw StageError("output-folder", "\(folder.printable) is a file where a folder is needed")
+      }
+      return
+    }
+    guard errno == ENOENT else { throw failure("cannot use the folder \(folder.printable)", errno) }
+    let parent = folder.parent
+    if parent != folder { try makeFolders(parent) }
+    // Another worker may make it at the same moment.
+    guard folder.withCString({ mkdir($0, 0o777) }) == 0 || errno == EEXIST else {
+      throw failure("cannot make the folder \(folder.printable)", errno)
+    }
+    try flush(folder: parent)
+  }
+
+  /// An error with the system's words and a code of its own for the causes that people can mend.
+  static func failure(_ what: String, _ number: Int32) -> StageError {
+    let words = String(cString: strerror(number))
+    switch number {
+    case ENOSPC, EDQUOT:
+      return StageError("output-disk-full", what + ": no space left", cause: words, hint: "free some space and run again")
+    case EROFS:
+      return StageError("output-read-only", what + ": the file system is read-only", cause: words)
+    case EACCES, EPERM:
+      return StageError("output-denied", what + ": permission denied", cause: words)
+    case ENAMETOOLONG:
+      return StageError("output-name-too-long", what + ": the name is too long for the file system", cause: words)
+    default:
+      return StageError("output-failed", what, cause: words)
+    }
+  }
+}
+
+extension PathBytes {
+  /// The path as C has it, closed by a zero. Paths of this program hold no zero bytes: the readers of jobs and inputs
+  /// refuse them.
+  public func withCString<R>(_ body: (UnsafePointer<CChar>) -> R) -> R {
+    var terminated = bytes.map { CChar(bitPattern: $0) }
+    terminated.append(0)
+    return terminated.withUnsafeBufferPointer { pointer in
+      // A buffer with at least the closing zero has an address.
+      body(pointer.baseAddress!)
+    }
+  }
+}

@@ -1,0 +1,133 @@
+import Imaging
+
+/// What a picture is called and where it came from; fixed for the item's life.
+public struct ItemIdentity: Sendable {
+  /// The place in the run, from 0, in input order.
+  public var index: Int
+  /// The path to open.
+  public var path: PathBytes
+  /// The path as found, for people and the report.
+  public var name: PathBytes
+  /// The folder below the fixed part of the input's glob; empty at its top.
+  public var directory: PathBytes
+  /// A manifest's columns.
+  public var columns: [String: String]
+
+  public init(index: Int, path: PathBytes, name: PathBytes, directory: PathBytes, columns: [String: String] = [:]) {
+    self.index = index
+    self.path = path
+    self.name = name
+    self.directory = directory
+    self.columns = columns
+  }
+}
+
+/// One picture on its way through the chain.
+///
+/// A value: stages change their copy and pass it on. The images inside are immutable and shared.
+public struct Item: Sendable {
+  /// Pixels, or the promise of them.
+  public enum Picture: Sendable {
+    /// Nothing read yet.
+    case none
+    /// Opened and checked, not decoded: a resize straight after decode shrinks while it loads.
+    case encoded(EncodedPicture)
+    case image(Image)
+  }
+
+  /// The result of an encoder.
+  public struct Encoded: Sendable {
+    public var bytes: EncodedBytes
+    public var format: PictureFormat
+    public var width: Int
+    public var height: Int
+
+    public init(bytes: EncodedBytes, format: PictureFormat, width: Int, height: Int) {
+      self.bytes = bytes
+      self.format = format
+      self.width = width
+      self.height = height
+    }
+  }
+
+  public let identity: ItemIdentity
+  public private(set) var picture: Picture = .none
+  /// One band, 0…255, as large as the picture: 255 where the subject is.
+  public private(set) var matte: Image?
+  /// The picture before it was cut out, as large as the picture now.
+  public private(set) var original: Image?
+  /// The encoded result; gone as soon as the picture changes.
+  public private(set) var encoded: Encoded?
+
+  public init(identity: ItemIdentity) { self.identity = identity }
+
+  /// Pixels of the picture, held in memory; decodes it when this stage is the first to ask.
+  public func image() throws(ImagingError) -> Image {
+    switch picture {
+    case .none: throw ImagingError(.internalFault, "no picture was decoded before this stage")
+    case .encoded(let source): return try source.decode().materialised()
+    case .image(let image): return image
+    }
+  }
+
+  /// Replaces the picture, keeping matte and original: for changes of colour that keep every pixel's place.
+  public func with(image: Image) -> Item {
+    var copy = self
+    copy.picture = .image(image)
+    copy.encoded = nil
+    return copy
+  }
+
+  /// Sets the opened, not yet decoded source.
+  public func with(source: EncodedPicture) -> Item {
+    var copy = self
+    copy.picture = .encoded(source)
+    copy.encoded = nil
+    return copy
+  }
+
+  /// Replaces the picture by its cut-out or mask, and keeps what it was cut from.
+  public func with(image: Image, matte: Image?, original: Image?) -> Item {
+    var copy = with(image: image)
+    copy.matte = matte
+    copy.original = original
+    return copy
+  }
+
+  /// Sets the encoder's result.
+  public func with(encoded: Encoded) -> Item {
+    var copy = self
+    copy.encoded = encoded
+    return copy
+  }
+
+  /// Moves pixels: applies the same change to the picture, its matte and its original.
+  public func transformed(
+    _ change: (Image) throws(ImagingError) -> Image
+  ) throws(ImagingError) -> Item {
+    var copy = self
+    copy.picture = .image(try change(try image()))
+    if let matte { copy.matte = try change(matte) }
+    if let original { copy.original = try change(original) }
+    copy.encoded = nil
+    return copy
+  }
+
+  /// Lets go of pixels that no later stage asks for; the encoded result stays.
+  public func releasingPixels() -> Item {
+    var copy = self
+    copy.picture = .none
+    copy.matte = nil
+    copy.original = nil
+    return copy
+  }
+
+  /// Width and height in pixels, upright; nil before decode.
+  public var size: (width: Int, height: Int)? {
+    switch picture {
+    case .none: encoded.map { ($0.width, $0.height) }
+    case .encoded(let source): (source.header.orientedWidth, source.header.orientedHeight)
+    case .image(let image): (image.width, image.height)
+    }
+  }
+}

@@ -1,0 +1,194 @@
+import JobSyntax
+
+extension StageSpec {
+  /// The reference page, as `pipeline stages NAME` prints it.
+  public var page: String {
+    var lines = ["\(name) — \(summary)", ""]
+    for note in notes { lines += FieldPages.wrap(note, width: 88) + [""] }
+    lines += FieldPages.lines(for: fields, indent: "  ")
+    if !examples.isEmpty {
+      lines += ["Examples", ""]
+      for example in examples { lines.append("  " + example) }
+      lines.append("")
+    }
+    return lines.joined(separator: "\n")
+  }
+
+  /// A Markdown section with the fields as a table, for the README.
+  public var markdown: String {
+    var lines = ["### `\(name)`", "", summary, ""]
+    for note in notes { lines += [note, ""] }
+    lines += ["| field | value | default | meaning |", "|---|---|---|---|"]
+    lines += FieldPages.rows(for: fields, prefix: "")
+    lines.append("")
+    for example in examples { lines += ["```json", example, "```", ""] }
+    return lines.joined(separator: "\n")
+  }
+
+  /// The JSON Schema of one stage object.
+  public var schema: JSONText {
+    var schema = FieldPages.objectSchema(
+      ObjectShape(fields), extra: [("stage", .object([("const", .string(name)), ("description", .string(summary))]))],
+      required: ["stage"])
+    if case .object(let members) = schema {
+      schema = .object([("title", .string(name)), ("description", .string(summary))] + members)
+    }
+    return schema
+  }
+}
+
+/// Renders field declarations: text page, table rows, JSON Schema.
+public enum FieldPages {
+  /// A field's entry on the text page.
+  public static func lines(for fields: [any FieldDeclaration], indent: String) -> [String] {
+    var lines: [String] = []
+    for field in fields {
+      var head = "\(indent)\(field.name): \(typeText(field))"
+      if let value = field.defaultText {
+        head += "; default \(value.rendered())"
+      } else if field.isRequired {
+        head += "; required"
+      }
+      if let condition = field.condition {
+        head += "; with \(condition.field) \(condition.values.joined(separator: ", "))"
+      }
+      let body = wrap(head, width: 92)
+      lines.append(body[0])
+      lines += body.dropFirst().map { indent + "    " + $0 }
+      lines += wrap(field.help, width: 84).map { indent + "    " + $0 }
+      for choice in choices(of: field.type) where !choice.help.isEmpty {
+        lines += wrap("\"\(choice.name)\": \(choice.help)", width: 80).enumerated().map {
+          indent + ($0.offset == 0 ? "      " : "        ") + $0.element
+        }
+      }
+      for shape in shapes(of: field.type) { lines += self.lines(for: shape.fields, indent: indent + "    ") }
+      if indent.count <= 2 { lines.append("") }
+    }
+    return lines
+  }
+
+  /// A field's rows in a Markdown table; nested fields are named `outer.inner`.
+  public static func rows(for fields: [any FieldDeclaration], prefix: String) -> [String] {
+    fields.flatMap { field -> [String] in
+      var help = field.help
+      if let condition = field.condition {
+        help += " (with `\(condition.field)` \(condition.values.map { "`\($0)`" }.joined(separator: ", ")))"
+      }
+      let fallback = field.defaultText.map { "`\($0.rendered())`" } ?? (field.isRequired ? "required" : "")
+      let name = prefix + field.name
+      let row = "| `\(name)` | \(typeText(field)) | \(fallback) | \(help) |"
+        .replacing("\n", with: " ")
+      return [row] + shapes(of: field.type).flatMap { rows(for: $0.fields, prefix: name + ".") }
+    }
+  }
+
+  private static func typeText(_ field: any FieldDeclaration) -> String {
+    field.type.description + (field.unit.map { " (\($0))" } ?? "")
+  }
+
+  private static func choices(of type: FieldType) -> [Choice] {
+    switch type {
+    case .choice(let choices): choices
+    case .array(let element, _): choices(of: element)
+    case .oneOf(let types): types.flatMap(choices(of:))
+    default: []
+    }
+  }
+
+  private static func shapes(of type: FieldType) -> [ObjectShape] {
+    switch type {
+    case .object(let shape): [shape]
+    case .array(let element, _): shapes(of: element)
+    case .oneOf(let types): types.flatMap(shapes(of:))
+    default: []
+    }
+  }
+
+  /// The JSON Schema of an object.
+  ///
+  /// - Parameters:
+  ///   - extra: members besides the declared fields.
+  ///   - stages: the schema of a stage, where the shape holds lists of stages.
+  public static func objectSchema(
+    _ shape: ObjectShape, extra: [(String, JSONText)] = [], required: [String] = [], stages: JSONText? = nil
+  ) -> JSONText {
+    let properties = extra + shape.fields.map { ($0.name, schema(for: $0, stages: stages)) }
+    let needed =
+      required
+      + shape.fields.filter { field in
+        field.isRequired && field.condition == nil && !shape.exactlyOne.contains(field.name)
+          && !shape.atLeastOne.contains(field.name)
+      }.map(\.name)
+    var members: [(String, JSONText)] = [("type", "object"), ("properties", .object(properties))]
+    if !needed.isEmpty { members.append(("required", .array(needed.map { .string($0) }))) }
+    members.append(("additionalProperties", false))
+    if !shape.exactlyOne.isEmpty {
+      members.append(
+        ("oneOf", .array(shape.exactlyOne.map { .object([("required", .array([.string($0)]))]) })))
+    } else if !shape.atLeastOne.isEmpty {
+      members.append(("anyOf", .array(shape.atLeastOne.map { .object([("required", .array([.string($0)]))]) })))
+    }
+    return .object(members)
+  }
+
+  private static func schema(for field: any FieldDeclaration, stages: JSONText?) -> JSONText {
+    var help = field.help
+    if let unit = field.unit { help += " Unit: \(unit)." }
+    if let condition = field.condition {
+      help += " With \(condition.field) \(condition.values.joined(separator: ", "))."
+    }
+    var members: [(String, JSONText)] = [("description", .string(help))]
+    if let value = field.defaultText { members.append(("default", value)) }
+    if case .object(let shape) = schema(for: field.type, stages: stages) { members += shape }
+    return .object(members)
+  }
+
+  /// A variable may stand for the value of any field, so every scalar also takes a string that is exactly one `${…}`.
+  private static let variable: JSONText = .object([("type", "string"), ("pattern", "^\\$\\{(vars|env)\\.[^}]+\\}$")])
+
+  private static func schema(for type: FieldType, stages: JSONText?) -> JSONText {
+    func orVariable(_ members: [(String, JSONText)]) -> JSONText {
+      .object([("anyOf", .array([.object(members), variable]))])
+    }
+    switch type {
+    case .boolean: return orVariable([("type", "boolean")])
+    case .integer(let range):
+      return orVariable([
+        ("type", "integer"), ("minimum", .integer(range.lowerBound)), ("maximum", .integer(range.upperBound)),
+      ])
+    case .number(let range):
+      var members: [(String, JSONText)] = [("type", "number"), ("minimum", .number(range.lowerBound))]
+      if range.upperBound < 1e12 { members.append(("maximum", .number(range.upperBound))) }
+      return orVariable(members)
+    case .text: return .object([("type", "string")])
+    case .choice(let choices):
+      return orVariable([("enum", .array(choices.map { .string($0.name) }))])
+    case .array(let element, let count):
+      var members: [(String, JSONText)] = [("type", "array"), ("items", schema(for: element, stages: stages))]
+      if count.lowerBound > 0 { members.append(("minItems", .integer(count.lowerBound))) }
+      if count.upperBound < 100_000 { members.append(("maxItems", .integer(count.upperBound))) }
+      return .object(members)
+    case .object(let shape): return objectSchema(shape, stages: stages)
+    case .oneOf(let types): return .object([("anyOf", .array(types.map { schema(for: $0, stages: stages) }))])
+    case .stages:
+      return .object([("type", "array"), ("minItems", 1), ("items", stages ?? .object([("type", "object")]))])
+    case .any: return .object([])
+    }
+  }
+
+  /// Breaks text at spaces into lines of at most `width` characters; always at least one line.
+  public static func wrap(_ text: String, width: Int) -> [String] {
+    var lines: [String] = []
+    var line = ""
+    for word in text.split(separator: " ") {
+      if !line.isEmpty, line.count + 1 + word.count > width {
+        lines.append(line)
+        line = String(word)
+      } else {
+        line += line.isEmpty ? String(word) : " " + word
+      }
+    }
+    lines.append(line)
+    return lines
+  }
+}

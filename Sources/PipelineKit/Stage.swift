@@ -1,0 +1,164 @@
+import JobSyntax
+
+/// One step of a chain.
+///
+/// The executor calls `process` from its own workers, several at a time on one instance: what belongs to one picture
+/// lives in the item, and anything else a stage changes must be guarded. `process` is synchronous and may block; the
+/// lane in its plan says where it runs. Order of calls: `plan` and `check` while linting (no model, no network),
+/// `init` once per run, `process` once per item, `finish` once on every path.
+public protocol Stage: Sendable {
+  /// Name, fields, help and examples; everything users read about the stage comes from here.
+  static var spec: StageSpec { get }
+
+  /// What the stage needs, gives and costs with these settings. Must not touch files, models or the network.
+  static func plan(_ settings: Settings) -> StagePlan
+
+  /// Rules that involve several fields. The shape of each field has been checked before.
+  static func check(_ settings: Settings) -> [Diagnostic]
+
+  /// Makes the stage ready to work; may load a model or read a background.
+  ///
+  /// - Throws: an error of class `environment` or `job`; the run does not start.
+  init(_ settings: Settings, resources: StageResources) throws(StageError)
+
+  /// Takes one item a step further.
+  func process(_ item: Item, in context: StageContext) throws(StageError) -> Outcome
+
+  /// Called once after the last item, on every path out of a run.
+  func finish() throws(StageError)
+}
+
+extension Stage {
+  public static func check(_ settings: Settings) -> [Diagnostic] { [] }
+  public func finish() throws(StageError) {}
+}
+
+/// What became of an item in a stage.
+public enum Outcome: Sendable {
+  /// On to the next stage.
+  case next(Item)
+  /// Taken out of the run on purpose.
+  case dropped(reason: String)
+  /// To be tried in a later run.
+  case deferred(reason: String)
+  /// Not tried, because a limit was reached.
+  case notAttempted(reason: String)
+  /// A request may or may not have been carried out; `receipt` is what settles it.
+  case unknown(receipt: String)
+}
+
+/// Everything that is written about a stage, once.
+public struct StageSpec: Sendable {
+  /// One word; third-party stages carry a namespace: `acme.watermark`.
+  public var name: String
+  /// Raised whenever the same settings give other results.
+  public var version: Int
+  /// One sentence.
+  public var summary: String
+  /// Further paragraphs for the reference page.
+  public var notes: [String]
+  public var fields: [any FieldDeclaration]
+  /// Job-file snippets, each one stage object; linted by the tests.
+  public var examples: [String]
+
+  public init(
+    name: String, version: Int = 1, summary: String, notes: [String] = [], fields: [any FieldDeclaration],
+    examples: [String]
+  ) {
+    self.name = name
+    self.version = version
+    self.summary = summary
+    self.notes = notes
+    self.fields = fields
+    self.examples = examples
+  }
+}
+
+/// Where a stage's work runs.
+public enum Lane: String, Sendable, CaseIterable {
+  /// Pixels: one worker per core.
+  case compute
+  /// Waiting for a disk: flushing files holds no core.
+  case storage
+  /// Waiting for a service.
+  case network
+}
+
+/// What an item has at a point of the chain.
+public struct ItemTraits: OptionSet, Sendable, Hashable {
+  public let rawValue: Int
+  public init(rawValue: Int) { self.rawValue = rawValue }
+
+  /// An input that can still be opened; true from the start to the end.
+  public static let source = ItemTraits(rawValue: 1 << 0)
+  public static let picture = ItemTraits(rawValue: 1 << 1)
+  /// The picture has transparency that means something: it was cut out.
+  public static let alpha = ItemTraits(rawValue: 1 << 2)
+  public static let matte = ItemTraits(rawValue: 1 << 3)
+  public static let encoded = ItemTraits(rawValue: 1 << 4)
+  /// An output was written or sent.
+  public static let output = ItemTraits(rawValue: 1 << 5)
+
+  /// For messages.
+  public var names: [String] {
+    let all: [(ItemTraits, String)] = [
+      (.source, "an input"), (.picture, "a decoded picture"), (.alpha, "a cut-out"), (.matte, "a mask"),
+      (.encoded, "an encoded result"), (.output, "an output"),
+    ]
+    return all.filter { contains($0.0) }.map(\.1)
+  }
+}
+
+/// What happens to an output that is there already.
+public enum ExistingOutput: String, Sendable, CaseIterable {
+  /// It is replaced, atomically.
+  case replace
+  /// It stays, and the item is not worked on.
+  case skip
+  /// It stays, and the item fails.
+  case error
+}
+
+/// What a stage needs, gives and costs with its settings; lint, planner and executor work from this.
+public struct StagePlan: Sendable {
+  public var lane: Lane
+  /// What the item must have, all of it.
+  public var accepts: ItemTraits
+  /// What the item must have, any of it; empty for no such rule.
+  public var acceptsAny: ItemTraits
+  public var produces: ItemTraits
+  /// What the item no longer has afterwards.
+  public var removes: ItemTraits
+  /// Where files will be written, for the proof that no two items write the same.
+  public var outputs: [Template]
+  /// What happens when an output is there already.
+  public var existing: ExistingOutput
+  /// Whether an output may replace an input.
+  public var mayReplaceInputs: Bool
+  /// The ending that encoding gives, where the settings alone decide it.
+  public var encodedExtension: String?
+  /// Files besides the inputs that the result depends on.
+  public var helperFiles: [String]
+  /// Bytes held while the stage works on a picture of this width and height, beyond the picture itself.
+  public var workingBytes: @Sendable (_ width: Int, _ height: Int) -> Int
+  /// Width and height after the stage; nil where they stay.
+  public var resultSize: (@Sendable (_ width: Int, _ height: Int) -> (Int, Int))?
+
+  public init(
+    lane: Lane = .compute, accepts: ItemTraits, acceptsAny: ItemTraits = [], produces: ItemTraits = [],
+    removes: ItemTraits = []
+  ) {
+    self.lane = lane
+    self.accepts = accepts
+    self.acceptsAny = acceptsAny
+    self.produces = produces
+    self.removes = removes
+    self.outputs = []
+    self.existing = .replace
+    self.mayReplaceInputs = false
+    self.encodedExtension = nil
+    self.helperFiles = []
+    self.workingBytes = { _, _ in 0 }
+    self.resultSize = nil
+  }
+}

@@ -1,0 +1,228 @@
+import Imaging
+import JobSyntax
+import Synchronization
+
+/// A file or link that an item ended in.
+public struct OutputRecord: Sendable, Hashable {
+  public enum Place: Sendable, Hashable {
+    case path(PathBytes)
+    case link(String)
+  }
+  public var place: Place
+  public var format: String
+  /// Pixels.
+  public var width: Int
+  /// Pixels.
+  public var height: Int
+  public var bytes: Int
+  /// 64 hex digits.
+  public var sha256: String
+
+  public init(place: Place, format: String, width: Int, height: Int, bytes: Int, sha256: String) {
+    self.place = place
+    self.format = format
+    self.width = width
+    self.height = height
+    self.bytes = bytes
+    self.sha256 = sha256
+  }
+}
+
+/// What has been booked about one item so far. The executor owns it, so that an error in a later stage, or a worker
+/// that never comes back, loses nothing.
+public final class ItemJournal: Sendable {
+  public struct Entries: Sendable {
+    public var outputs: [OutputRecord] = []
+    public var warnings: [ItemWarning] = []
+    /// Facts for the report, by stage.
+    public var facts: [String: JSONText] = [:]
+    /// An item whose fate is decided takes no more entries from a worker that was given up.
+    public var isClosed = false
+  }
+  private let entries = Mutex(Entries())
+
+  public init() {}
+
+  public var snapshot: Entries { entries.withLock { $0 } }
+
+  public func close() { entries.withLock { $0.isClosed = true } }
+
+  /// Changes the entries; false when the item was closed before.
+  @discardableResult
+  public func record(_ change: (inout sending Entries) -> Void) -> Bool {
+    entries.withLock { entries in
+      guard !entries.isClosed else { return false }
+      change(&entries)
+      return true
+    }
+  }
+}
+
+/// Files that must not survive a run that is cut short.
+public final class TemporaryFiles: Sendable {
+  private let paths = Mutex<Set<PathBytes>>([])
+
+  public init() {}
+
+  public func insert(_ path: PathBytes) { paths.withLock { _ = $0.insert(path) } }
+  public func remove(_ path: PathBytes) { paths.withLock { _ = $0.remove(path) } }
+  /// Those not yet renamed or removed.
+  public var remaining: [PathBytes] { paths.withLock { $0.sorted() } }
+}
+
+/// Facts about the run that stages learn and the report shows: versions, model hashes, precisions.
+public final class RunFacts: Sendable {
+  private let facts = Mutex<[String: JSONText]>([:])
+
+  public init() {}
+
+  public func set(_ name: String, _ value: JSONText) { facts.withLock { $0[name] = value } }
+  public var all: [(String, JSONText)] { facts.withLock { $0.sorted { $0.key < $1.key }.map { ($0.key, $0.value) } } }
+}
+
+/// What is the same for every item of a run.
+public struct RunValues: Sendable {
+  /// The job file's folder, absolute; relative paths in the job start here.
+  public var baseFolder: PathBytes
+  public var runID: String
+  /// `2026-05-01`.
+  public var runDate: String
+  /// `I-of-N` of a sharded run; part of temporary names, so that no shard clears another's.
+  public var shard: String?
+
+  public init(baseFolder: PathBytes, runID: String, runDate: String, shard: String? = nil) {
+    self.baseFolder = baseFolder
+    self.runID = runID
+    self.runDate = runDate
+    self.shard = shard
+  }
+}
+
+/// What a stage may use when it is made.
+public struct StageResources: Sendable {
+  public var run: RunValues
+  /// How many compute workers will call the stage at once.
+  public var computeWorkers: Int
+  public var facts: RunFacts
+  public var decodeLimits: DecodeLimits
+
+  public init(run: RunValues, computeWorkers: Int, facts: RunFacts, decodeLimits: DecodeLimits = DecodeLimits()) {
+    self.run = run
+    self.decodeLimits = decodeLimits
+    self.computeWorkers = computeWorkers
+    self.facts = facts
+  }
+}
+
+/// What a stage may use while it works on one item.
+public struct StageContext: Sendable {
+  /// The stage's name in this chain.
+  public let stage: String
+  public let run: RunValues
+  public let journal: ItemJournal
+  public let temporaries: TemporaryFiles
+  private let cancelled: @Sendable () -> Bool
+
+  public init(
+    stage: String, run: RunValues, journal: ItemJournal, temporaries: TemporaryFiles,
+    cancelled: @escaping @Sendable () -> Bool = { false }
+  ) {
+    self.stage = stage
+    self.run = run
+    self.journal = journal
+    self.temporaries = temporaries
+    self.cancelled = cancelled
+  }
+
+  /// True once the item's time is over or its run is being stopped at once: long work should end.
+  public var isCancelled: Bool { cancelled() }
+
+  /// Notes something worth knowing about an item that goes on.
+  public func warn(_ code: String, _ message: String) {
+    journal.record { $0.warnings.append(ItemWarning(code: code, stage: stage, message: message)) }
+  }
+
+  /// Books an output that exists for good. False when the item was given up meanwhile; the output is not to be kept.
+  public func book(_ output: OutputRecord) -> Bool {
+    journal.record { $0.outputs.append(output) }
+  }
+
+  /// Adds a fact about this item to the report.
+  public func note(_ name: String, _ value: JSONText) {
+    journal.record { $0.facts[name] = value }
+  }
+
+  /// Fills a template in for an item.
+  ///
+  /// - Throws: `template-value` when the item lacks what the template names.
+  public func render(_ template: Template, for item: Item) throws(StageError) -> [UInt8] {
+    var failure: StageError?
+    let bytes = template.render { variable in
+      switch TemplateValues.value(of: variable, identity: item.identity, run: run, item: item) {
+      case .success(let bytes): return bytes
+      case .failure(let error):
+        failure = error
+        return nil
+      }
+    }
+    guard let bytes else {
+      throw failure ?? StageError("template-value", "\(template.text) cannot be filled in")
+    }
+    return bytes
+  }
+}
+
+/// The values of template variables.
+public enum TemplateValues {
+  /// The value for an item; `item` is nil while planning, when picture and format are not known yet.
+  public static func value(
+    of variable: TemplateVariable, identity: ItemIdentity, run: RunValues, item: Item?
+  ) -> Result<[UInt8], StageError> {
+    switch variable {
+    case .itemPath: return .success(identity.name.bytes)
+    case .itemDir: return .success(identity.directory.bytes)
+    case .itemStem: return .success(identity.name.stem.bytes)
+    case .itemName: return .success(identity.name.lastComponent.bytes)
+    case .itemExt: return .success(identity.name.fileExtension.bytes)
+    case .itemIndex: return .success(Array(String(identity.index).utf8))
+    case .itemHash:
+      do throws(ImagingError) {
+        return .success(Array(try EncodedPicture.read(path: identity.path.bytes).sha256.utf8))
+      } catch {
+        return .failure(StageError(error))
+      }
+    case .itemColumn(let name):
+      if let value = identity.columns[name] { return .success(Array(value.utf8)) }
+      return .failure(StageError("template-value", "the item has no column \"\(name)\" for ${item.\(name)}", kind: .job))
+    case .imageWidth, .imageHeight:
+      guard let size = item?.size else {
+        return .failure(StageError("template-value", "the picture's size is not known before decode", kind: .job))
+      }
+      return .success(Array(String(variable == .imageWidth ? size.width : size.height).utf8))
+    case .ext:
+      guard let encoded = item?.encoded else {
+        return .failure(StageError("template-value", "${ext} is not known before encode", kind: .job))
+      }
+      return .success(Array(encoded.format.fileExtension.utf8))
+    case .runDate: return .success(Array(run.runDate.utf8))
+    case .runID: return .success(Array(run.runID.utf8))
+    case .secret(let name), .environment(let name):
+      return .failure(
+        StageError("environment-unset", "the environment variable \(name) is not set", kind: .environment))
+    }
+  }
+}
+
+extension StageError {
+  /// Carries an imaging error over, with its class.
+  public init(_ error: ImagingError) {
+    let kind: ErrorClass =
+      switch error.code {
+      case .internalFault, .memory: .temporary
+      default: .item
+      }
+    self.init(
+      error.code.rawValue, error.message, kind: kind, cause: error.detail.isEmpty ? nil : error.detail,
+      hint: error.hint)
+  }
+}

@@ -1,0 +1,45 @@
+import JobSyntax
+
+/// A stage type with its Swift type erased.
+public struct StageDescriptor: Sendable {
+  public let spec: StageSpec
+  public let plan: @Sendable (Settings) -> StagePlan
+  public let check: @Sendable (Settings) -> [Diagnostic]
+  public let make: @Sendable (Settings, StageResources) throws(StageError) -> any Stage
+
+  public init<S: Stage>(_ type: S.Type) {
+    spec = S.spec
+    plan = { S.plan($0) }
+    check = { S.check($0) }
+    make = { (settings, resources) throws(StageError) in try S(settings, resources: resources) }
+  }
+
+  /// The stage's fields as an object shape.
+  public var shape: ObjectShape { ObjectShape(spec.fields) }
+}
+
+/// The stages a program knows. A value: made in `main`, passed on, never global.
+public struct StageRegistry: Sendable {
+  private var descriptors: [String: StageDescriptor] = [:]
+
+  public init() {}
+
+  /// Adds a stage type; built-in and third-party stages use the same call.
+  ///
+  /// - Throws: `stage-name-taken` when the name is registered already.
+  public mutating func register<S: Stage>(_ type: S.Type) throws(StageError) {
+    let descriptor = StageDescriptor(type)
+    guard descriptors[descriptor.spec.name] == nil else {
+      throw StageError(
+        "stage-name-taken", "a stage named \"\(descriptor.spec.name)\" is registered already", kind: .environment)
+    }
+    descriptors[descriptor.spec.name] = descriptor
+  }
+
+  public subscript(name: String) -> StageDescriptor? { descriptors[name] }
+
+  /// Sorted names.
+  public var names: [String] { descriptors.keys.sorted() }
+  /// Sorted by name.
+  public var all: [StageDescriptor] { names.compactMap { descriptors[$0] } }
+}
