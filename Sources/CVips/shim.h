@@ -1,3 +1,220 @@
 #pragma once
-// libvips' C interface is variadic and full of macros, which Swift does not import. Everything used is wrapped here, by name.
+// libvips' C interface is variadic and full of macros, which Swift does not import. Everything used is wrapped here,
+// by name, with the arguments this program uses. Functions return 0, or -1 with text in libvips' error buffer.
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 #include <vips/vips.h>
+
+#define CVIPS static inline __attribute__((unused))
+
+CVIPS int cvips_init(void) { return vips_init("pipeline"); }
+
+CVIPS void cvips_unref(void *object) { g_object_unref(object); }
+CVIPS VipsImage *cvips_ref(VipsImage *image) { g_object_ref(image); return image; }
+
+// Bytes.
+
+CVIPS VipsBlob *cvips_blob_adopt(void *data, size_t length) {
+  return vips_blob_new((VipsCallbackFn)vips_area_free_cb, data, length);
+}
+CVIPS void cvips_blob_unref(VipsBlob *blob) { vips_area_unref((VipsArea *)blob); }
+
+// Loaders, by nickname. Sequential access; damaged pixels are errors, not grey.
+
+CVIPS int cvips_load(const char *loader, VipsSource *source, VipsImage **out) {
+  return vips_call(loader, source, out, "access", VIPS_ACCESS_SEQUENTIAL, "fail_on", VIPS_FAIL_ON_ERROR, NULL);
+}
+CVIPS int cvips_load_jpeg(VipsSource *source, VipsImage **out, int shrink) {
+  return vips_jpegload_source(source, out, "access", VIPS_ACCESS_SEQUENTIAL, "fail_on", VIPS_FAIL_ON_ERROR,
+    "shrink", shrink, NULL);
+}
+CVIPS int cvips_load_webp(VipsSource *source, VipsImage **out, double scale) {
+  return vips_webpload_source(source, out, "access", VIPS_ACCESS_SEQUENTIAL, "fail_on", VIPS_FAIL_ON_ERROR,
+    "scale", scale, NULL);
+}
+CVIPS int cvips_load_magick(const char *name, VipsImage **out) {
+  return vips_magickload(name, out, "access", VIPS_ACCESS_RANDOM, "fail_on", VIPS_FAIL_ON_ERROR, NULL);
+}
+
+// Savers to memory.
+
+CVIPS int cvips_save_jpeg(VipsImage *in, void **bytes, size_t *length, int quality, gboolean progressive,
+  int subsample, gboolean optimise, gboolean strip) {
+  return vips_jpegsave_buffer(in, bytes, length, "Q", quality, "interlace", progressive, "subsample_mode", subsample,
+    "optimize_coding", optimise, "strip", strip, NULL);
+}
+CVIPS int cvips_save_png(VipsImage *in, void **bytes, size_t *length, int compression, gboolean palette, int bitdepth,
+  gboolean strip) {
+  if (palette)
+    return vips_pngsave_buffer(in, bytes, length, "compression", compression, "palette", TRUE, "bitdepth", bitdepth,
+      "strip", strip, NULL);
+  return vips_pngsave_buffer(in, bytes, length, "compression", compression, "strip", strip, NULL);
+}
+CVIPS int cvips_save_webp(VipsImage *in, void **bytes, size_t *length, int quality, gboolean lossless, int effort,
+  int alpha_quality, gboolean strip) {
+  return vips_webpsave_buffer(in, bytes, length, "Q", quality, "lossless", lossless, "effort", effort,
+    "alpha_q", alpha_quality, "strip", strip, NULL);
+}
+CVIPS int cvips_save_avif(VipsImage *in, void **bytes, size_t *length, int quality, int effort, gboolean strip) {
+  return vips_heifsave_buffer(in, bytes, length, "Q", quality, "effort", effort, "bitdepth", 8,
+    "compression", VIPS_FOREIGN_HEIF_COMPRESSION_AV1, "strip", strip, NULL);
+}
+CVIPS int cvips_save_tiff(VipsImage *in, void **bytes, size_t *length, int compression, int quality, gboolean strip) {
+  return vips_tiffsave_buffer(in, bytes, length, "compression", compression, "Q", quality,
+    "predictor", VIPS_FOREIGN_TIFF_PREDICTOR_HORIZONTAL, "strip", strip, NULL);
+}
+
+// Operations.
+
+CVIPS int cvips_copy(VipsImage *in, VipsImage **out) { return vips_copy(in, out, NULL); }
+CVIPS int cvips_copy_as(VipsImage *in, VipsImage **out, VipsInterpretation interpretation) {
+  return vips_copy(in, out, "interpretation", interpretation, NULL);
+}
+CVIPS int cvips_resize(VipsImage *in, VipsImage **out, double hscale, double vscale, VipsKernel kernel) {
+  return vips_resize(in, out, hscale, "vscale", vscale, "kernel", kernel, NULL);
+}
+CVIPS int cvips_extract_area(VipsImage *in, VipsImage **out, int x, int y, int width, int height) {
+  return vips_extract_area(in, out, x, y, width, height, NULL);
+}
+CVIPS int cvips_extract_band(VipsImage *in, VipsImage **out, int band, int n) {
+  return vips_extract_band(in, out, band, "n", n, NULL);
+}
+CVIPS int cvips_bandjoin2(VipsImage *a, VipsImage *b, VipsImage **out) { return vips_bandjoin2(a, b, out, NULL); }
+CVIPS int cvips_bandjoin_const1(VipsImage *in, VipsImage **out, double c) {
+  return vips_bandjoin_const1(in, out, c, NULL);
+}
+CVIPS int cvips_embed_copy(VipsImage *in, VipsImage **out, int x, int y, int width, int height) {
+  return vips_embed(in, out, x, y, width, height, "extend", VIPS_EXTEND_COPY, NULL);
+}
+CVIPS int cvips_embed_background(VipsImage *in, VipsImage **out, int x, int y, int width, int height,
+  const double *background, int n) {
+  VipsArrayDouble *array = vips_array_double_new(background, n);
+  int status = vips_embed(in, out, x, y, width, height, "extend", VIPS_EXTEND_BACKGROUND, "background", array, NULL);
+  vips_area_unref((VipsArea *)array);
+  return status;
+}
+CVIPS int cvips_flatten(VipsImage *in, VipsImage **out, double r, double g, double b) {
+  double colour[3] = {r, g, b};
+  VipsArrayDouble *array = vips_array_double_new(colour, 3);
+  int status = vips_flatten(in, out, "background", array, NULL);
+  vips_area_unref((VipsArea *)array);
+  return status;
+}
+CVIPS int cvips_rot(VipsImage *in, VipsImage **out, VipsAngle angle) { return vips_rot(in, out, angle, NULL); }
+CVIPS int cvips_flip(VipsImage *in, VipsImage **out, VipsDirection direction) {
+  return vips_flip(in, out, direction, NULL);
+}
+CVIPS int cvips_cast(VipsImage *in, VipsImage **out, VipsBandFormat format, gboolean shift) {
+  return vips_cast(in, out, format, "shift", shift, NULL);
+}
+CVIPS int cvips_linear1(VipsImage *in, VipsImage **out, double a, double b) {
+  return vips_linear1(in, out, a, b, NULL);
+}
+CVIPS int cvips_premultiply(VipsImage *in, VipsImage **out, double max_alpha) {
+  return vips_premultiply(in, out, "max_alpha", max_alpha, NULL);
+}
+CVIPS int cvips_unpremultiply(VipsImage *in, VipsImage **out, double max_alpha, int band) {
+  return vips_unpremultiply(in, out, "max_alpha", max_alpha, "alpha_band", band, NULL);
+}
+CVIPS int cvips_multiply(VipsImage *a, VipsImage *b, VipsImage **out) { return vips_multiply(a, b, out, NULL); }
+CVIPS int cvips_divide(VipsImage *a, VipsImage *b, VipsImage **out) { return vips_divide(a, b, out, NULL); }
+CVIPS int cvips_more_const1(VipsImage *in, VipsImage **out, double c) { return vips_more_const1(in, out, c, NULL); }
+CVIPS int cvips_ifthenelse(VipsImage *condition, VipsImage *a, VipsImage *b, VipsImage **out, gboolean blend) {
+  return vips_ifthenelse(condition, a, b, out, "blend", blend, NULL);
+}
+CVIPS int cvips_min(VipsImage *in, double *out) { return vips_min(in, out, NULL); }
+CVIPS int cvips_max(VipsImage *in, double *out) { return vips_max(in, out, NULL); }
+CVIPS int cvips_gaussblur(VipsImage *in, VipsImage **out, double sigma, VipsPrecision precision) {
+  return vips_gaussblur(in, out, sigma, "min_ampl", 0.01, "precision", precision, NULL);
+}
+CVIPS int cvips_sharpen(VipsImage *in, VipsImage **out, double sigma) {
+  return vips_sharpen(in, out, "sigma", sigma, NULL);
+}
+CVIPS int cvips_smartcrop(VipsImage *in, VipsImage **out, int width, int height, VipsInteresting interesting) {
+  return vips_smartcrop(in, out, width, height, "interesting", interesting, NULL);
+}
+CVIPS int cvips_colourspace(VipsImage *in, VipsImage **out, VipsInterpretation to, VipsInterpretation from) {
+  return vips_colourspace(in, out, to, "source_space", from, NULL);
+}
+CVIPS int cvips_icc_to_srgb(VipsImage *in, VipsImage **out) {
+  return vips_icc_transform(in, out, "srgb", "embedded", TRUE, "intent", VIPS_INTENT_RELATIVE,
+    "black_point_compensation", TRUE, "depth", 8, NULL);
+}
+CVIPS int cvips_black(VipsImage **out, int width, int height, int bands) {
+  return vips_black(out, width, height, "bands", bands, NULL);
+}
+
+// Metadata.
+
+CVIPS gboolean cvips_has(VipsImage *image, const char *name) { return vips_image_get_typeof(image, name) != 0; }
+CVIPS void cvips_remove_metadata(VipsImage *image) {
+  char **names = vips_image_get_fields(image);
+  for (int i = 0; names && names[i]; i++) vips_image_remove(image, names[i]);
+  g_strfreev(names);
+}
+// Copies what `from` carries beside its pixels' own description (sides, bands, format, resolution).
+CVIPS void cvips_copy_metadata(VipsImage *to, VipsImage *from) {
+  static const char *own[] = {"width", "height", "bands", "format", "coding", "interpretation", "xoffset", "yoffset",
+    "xres", "yres", "filename", NULL};
+  char **names = vips_image_get_fields(from);
+  for (int i = 0; names && names[i]; i++) {
+    gboolean skip = FALSE;
+    for (int j = 0; own[j]; j++) skip = skip || strcmp(own[j], names[i]) == 0;
+    GValue value = G_VALUE_INIT;
+    if (!skip && vips_image_get(from, names[i], &value) == 0) {
+      vips_image_set(to, names[i], &value);
+      g_value_unset(&value);
+    }
+  }
+  g_strfreev(names);
+}
+
+// Files.
+
+// Opens a file for reading without waiting on pipes. The descriptor, or -errno.
+CVIPS int cvips_open(const char *path) {
+  int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+  return fd < 0 ? -errno : fd;
+}
+// The size of a regular file; -errno, or -EINVAL where it is not a regular file.
+CVIPS long long cvips_file_size(int fd) {
+  struct stat info;
+  if (fstat(fd, &info) != 0) return -errno;
+  return S_ISREG(info.st_mode) ? (long long)info.st_size : -EINVAL;
+}
+// Reads up to `length` bytes, retrying where interrupted. Bytes read, or -errno.
+CVIPS long long cvips_read(int fd, void *to, size_t length) {
+  size_t done = 0;
+  while (done < length) {
+    ssize_t n = read(fd, (char *)to + done, length - done);
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) return -errno;
+    if (n == 0) break;
+    done += (size_t)n;
+  }
+  return (long long)done;
+}
+CVIPS int cvips_rewind(int fd) { return lseek(fd, 0, SEEK_SET) < 0 ? -errno : 0; }
+CVIPS int cvips_close(int fd) { return close(fd); }
+// A file in memory that holds these bytes, for a loader that only opens names. The descriptor, or -errno.
+CVIPS int cvips_memory_file(const void *bytes, size_t length) {
+  int fd = (int)syscall(SYS_memfd_create, "picture", 1u /* MFD_CLOEXEC */);
+  if (fd < 0) return -errno;
+  size_t done = 0;
+  while (done < length) {
+    ssize_t n = write(fd, (const char *)bytes + done, length - done);
+    if (n < 0 && errno == EINTR) continue;
+    if (n <= 0) {
+      int code = n < 0 ? errno : EIO;
+      close(fd);
+      return -code;
+    }
+    done += (size_t)n;
+  }
+  return fd;
+}

@@ -44,7 +44,7 @@ public enum EncodeOptions: Sendable, Hashable {
     public var compression = 6
     /// Whether to quantise to a palette (lossy).
     public var palette = false
-    /// Colours in the palette, 2…256.
+    /// Colours in the palette, 2…256; rounded up to 2, 4, 16 or 256, as the file format counts.
     public var colors = 256
     public init(compression: Int = 6, palette: Bool = false, colors: Int = 256) {
       self.compression = compression
@@ -99,17 +99,5 @@ public enum EncodeOptions: Sendable, Hashable {
     case .avif: .avif
     case .tiff: .tiff
     }
-  }
-}
-
-extension Image {
-  /// Encodes the picture to memory.
-  ///
-  /// - Throws: `encoder` where a setting is out of range, a side is longer than the format holds, JPEG meets alpha
-  ///   (flatten first), or the encoder fails; `damaged` where lazily decoded pixels turn out to be.
-  public func encoded(
-    _ options: EncodeOptions, metadata: MetadataPolicy = .copyright
-  ) throws(ImagingError) -> EncodedBytes {
-    preconditionFailure("not yet written")
   }
 }

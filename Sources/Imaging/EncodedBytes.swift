@@ -7,29 +7,42 @@ public final class EncodedBytes: @unchecked Sendable {
   // Unchecked: the blob's bytes are never written after `init`, and its reference count is guarded by libvips.
   let blob: UnsafeMutablePointer<VipsBlob>
   public let count: Int
-  private let base: UnsafeRawPointer
+  private let base: UnsafeRawPointer?
 
-  /// Takes over one reference to a blob.
-  init(adopting blob: UnsafeMutablePointer<VipsBlob>) {
-    self.blob = blob
-    var length = 0
-    base = UnsafeRawPointer(vips_blob_get(blob, &length)!)
-    count = length
+  /// Takes over memory from g_malloc or malloc; it is freed with g_free.
+  init(adopting memory: UnsafeMutableRawPointer, count: Int) {
+    blob = cvips_blob_adopt(memory, count)
+    base = UnsafeRawPointer(memory)
+    self.count = count
   }
 
   /// Copies `bytes`.
   public convenience init(_ bytes: [UInt8]) {
-    preconditionFailure("not yet written")
+    let memory: UnsafeMutableRawPointer = g_malloc(gsize(max(1, bytes.count)))
+    bytes.withUnsafeBytes { source in
+      if let from = source.baseAddress { memory.copyMemory(from: from, byteCount: source.count) }
+    }
+    self.init(adopting: memory, count: bytes.count)
   }
+
+  deinit { cvips_blob_unref(blob) }
 
   /// Reads the bytes in place; the pointer must not leave `body`.
   public func withUnsafeBytes<R, E: Error>(_ body: (UnsafeRawBufferPointer) throws(E) -> R) throws(E) -> R {
-    preconditionFailure("not yet written")
+    defer { withExtendedLifetime(self) {} }
+    return try body(UnsafeRawBufferPointer(start: base, count: count))
   }
 
   /// A copy of the bytes.
   public var array: [UInt8] { withUnsafeBytes { Array($0) } }
 
   /// The SHA-256 of the bytes, 64 lower-case hex digits.
-  public var sha256: String { preconditionFailure("not yet written") }
+  public var sha256: String {
+    withUnsafeBytes { bytes in
+      let data = bytes.assumingMemoryBound(to: UInt8.self).baseAddress
+      guard let text = g_compute_checksum_for_data(G_CHECKSUM_SHA256, data, gsize(bytes.count)) else { return "" }
+      defer { g_free(text) }
+      return String(cString: text)
+    }
+  }
 }

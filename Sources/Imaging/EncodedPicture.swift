@@ -1,3 +1,6 @@
+import CVips
+import Synchronization
+
 /// What a picture's header says.
 public struct PictureHeader: Sendable, Hashable {
   public var format: PictureFormat
@@ -29,20 +32,55 @@ public final class EncodedPicture: Sendable {
   public let bytes: EncodedBytes
   public let header: PictureHeader
   public let limits: DecodeLimits
+  private let noticed: Mutex<[String]>
 
   /// Sniffs the format, reads the header and checks the limits.
   ///
   /// - Throws: `empty`, `unsupported`, `damaged`, or `limit`.
   public init(bytes: EncodedBytes, limits: DecodeLimits = DecodeLimits()) throws(ImagingError) {
-    preconditionFailure("not yet written")
+    try Libvips.start()
+    self.bytes = bytes
+    self.limits = limits
+    header = try bytes.withUnsafeBytes { (raw) throws(ImagingError) in
+      try Self.header(raw, limits: limits) { vips_source_new_from_blob(bytes.blob) }
+    }
+    var warnings: [String] = []
+    if header.frames > 1 {
+      let unit = header.format == .tiff ? "pages" : "frames"
+      warnings.append("the file holds \(header.frames) \(unit); only the first is used")
+    }
+    noticed = Mutex(warnings)
   }
+
+  /// What was noticed and is not an error: more frames than the first, a profile that could not be used, …
+  public var warnings: [String] { noticed.withLock { $0 } }
+
+  private func warn(_ text: String) {
+    noticed.withLock { list in if !list.contains(text) { list.append(text) } }
+  }
+
+  // MARK: Files
 
   /// Reads a whole file.
   ///
   /// - Parameter path: the path's bytes, without a closing zero.
   /// - Throws: `io` where it cannot be read or is not a regular file, `empty`, `limit` over `maxBytes`, `memory`.
   public static func read(path: [UInt8], maxBytes: Int = 4 << 30) throws(ImagingError) -> EncodedBytes {
-    preconditionFailure("not yet written")
+    let (fd, size) = try open(path)
+    defer { _ = cvips_close(fd) }
+    guard size <= maxBytes else {
+      throw ImagingError(.limit, "\(named(path)) has \(size) bytes, more than the \(maxBytes) that are read")
+    }
+    guard let memory = g_try_malloc(gsize(size)) else {
+      throw ImagingError(.memory, "there is no memory for the \(size) bytes of \(named(path))")
+    }
+    let count = cvips_read(fd, memory, size)
+    guard count > 0 else {
+      g_free(memory)
+      guard count < 0 else { throw ImagingError(.empty, "\(named(path)) is empty") }
+      throw ImagingError(.io, "\(named(path)) could not be read", detail: systemMessage(Int32(-count)))
+    }
+    return EncodedBytes(adopting: memory, count: Int(count))
   }
 
   /// Reads the header of a file on disk without reading all of it.
@@ -51,21 +89,273 @@ public final class EncodedPicture: Sendable {
   public static func verifyHeader(
     path: [UInt8], limits: DecodeLimits = DecodeLimits()
   ) throws(ImagingError) -> PictureHeader {
-    preconditionFailure("not yet written")
+    try Libvips.start()
+    let (fd, size) = try open(path)
+    defer { _ = cvips_close(fd) }
+    var prefix = [UInt8](repeating: 0, count: min(size, 64 << 10))
+    let count = prefix.withUnsafeMutableBytes { cvips_read(fd, $0.baseAddress, $0.count) }
+    guard count >= 0, cvips_rewind(fd) == 0 else {
+      throw ImagingError(.io, "\(named(path)) could not be read", detail: systemMessage(Int32(-count)))
+    }
+    // libvips duplicates the descriptor, so ours is closed on every path.
+    let result: Result<PictureHeader, ImagingError> = prefix.withUnsafeBytes { raw in
+      do throws(ImagingError) {
+        return .success(
+          try header(UnsafeRawBufferPointer(rebasing: raw[..<Int(count)]), limits: limits) {
+            vips_source_new_from_descriptor(fd)
+          })
+      } catch {
+        return .failure(error)
+      }
+    }
+    return try result.get()
   }
 
-  /// What was noticed and is not an error: more frames than the first, a profile that could not be used, …
-  public var warnings: [String] { [] }
+  private static func open(_ path: [UInt8]) throws(ImagingError) -> (fd: Int32, size: Int) {
+    let fd = (path.map { CChar(bitPattern: $0) } + [0]).withUnsafeBufferPointer { cvips_open($0.baseAddress) }
+    guard fd >= 0 else {
+      throw ImagingError(.io, "\(named(path)) could not be opened", detail: systemMessage(-fd))
+    }
+    let size = cvips_file_size(fd)
+    guard size > 0 else {
+      _ = cvips_close(fd)
+      if size == 0 { throw ImagingError(.empty, "\(named(path)) is empty") }
+      if size == -Int64(EINVAL) { throw ImagingError(.io, "\(named(path)) is not a regular file") }
+      throw ImagingError(.io, "\(named(path)) could not be read", detail: systemMessage(Int32(-size)))
+    }
+    return (fd, Int(size))
+  }
+
+  private static func named(_ path: [UInt8]) -> String { String(decoding: path, as: UTF8.self) }
+
+  private static func systemMessage(_ code: Int32) -> String {
+    guard let text = g_strerror(code) else { return "error \(code)" }
+    return String(cString: text)
+  }
+
+  // MARK: Header
+
+  private static func header(
+    _ raw: UnsafeRawBufferPointer, limits: DecodeLimits, _ open: () -> UnsafeMutablePointer<VipsSource>?
+  ) throws(ImagingError) -> PictureHeader {
+    guard raw.count > 0 else { throw ImagingError(.empty, "the file is empty") }
+    guard let format = FormatSniffer.format(of: raw) else {
+      throw ImagingError(
+        .unsupported, "this is \(FormatSniffer.describe(raw)), not a picture that can be read",
+        hint: "read are \(PictureFormat.allCases.map(\.displayName).joined(separator: ", "))")
+    }
+    let probe = HeaderProbe(raw, format)
+    if let probe { try check(probe.width, probe.height, format: format, limits: limits) }
+    if format == .bmp {
+      // ImageMagick's loader knows no header without pixels; ours tells all that is needed.
+      guard let probe else { throw damagedHeader(format) }
+      return PictureHeader(
+        format: format, width: probe.width, height: probe.height, orientation: 1, bands: 3,
+        hasAlpha: probe.bitsPerPixel == 32, bitsPerSample: 8, frames: 1, hasProfile: false, interpretation: "srgb")
+    }
+    guard let source = open() else {
+      throw ImagingError(.internalFault, "libvips could not open the bytes", detail: Libvips.drainErrors())
+    }
+    defer { cvips_unref(source) }
+    var out: UnsafeMutablePointer<VipsImage>?
+    guard cvips_load(format.loader, source, &out) == 0, let out else {
+      let detail = Libvips.drainErrors(about: format.errorWords)
+      guard Libvips.supports(format.loader) else {
+        throw ImagingError(
+          .unsupported, "this build of libvips does not read \(format.displayName)", detail: detail,
+          hint: "install a libvips with \(format.displayName) support")
+      }
+      throw damagedHeader(format, detail)
+    }
+    let image = VipsRef(adopting: out)
+    try check(image.width, image.height, format: format, limits: limits)
+    let frames = max(image.int("n-pages") ?? 1, probe?.frames ?? 1)
+    guard frames <= limits.maxFrames else {
+      throw ImagingError(
+        .limit, "the file holds \(frames) frames, more than the limit of \(limits.maxFrames)",
+        hint: "raise limits.maxFrames if that is meant")
+    }
+    return PictureHeader(
+      format: format, width: image.width, height: image.height, orientation: orientation(of: image, format),
+      bands: image.bands, hasAlpha: image.hasAlpha, bitsPerSample: image.bitsPerSample, frames: frames,
+      hasProfile: image.has("icc-profile-data"),
+      interpretation: String(
+        cString: vips_enum_nick(vips_interpretation_get_type(), Int32(image.interpretation.rawValue))))
+  }
+
+  private static func damagedHeader(_ format: PictureFormat, _ detail: String = "") -> ImagingError {
+    ImagingError(
+      .damaged, "the header of this \(format.displayName) picture cannot be read", detail: detail,
+      hint: "the file may be cut short or of another kind; open it in an image editor, or get it anew")
+  }
+
+  private static func check(
+    _ width: Int, _ height: Int, format: PictureFormat, limits: DecodeLimits
+  ) throws(ImagingError) {
+    guard width > 0, height > 0 else {
+      throw damagedHeader(format, "it claims \(width)×\(height) pixels")
+    }
+    guard max(width, height) <= limits.maxSide else {
+      throw ImagingError(
+        .limit, "the picture claims \(width)×\(height) pixels; a side may have \(limits.maxSide)",
+        hint: "raise limits.maxSide if that is meant")
+    }
+    guard width * height <= limits.maxPixels else {
+      throw ImagingError(
+        .limit,
+        "the picture claims \(width)×\(height) = \(width * height) pixels, more than the limit of \(limits.maxPixels)",
+        hint: "raise limits.maxPixels if that is meant")
+    }
+  }
+
+  /// The orientation still to be applied, from the main image's own EXIF.
+  private static func orientation(of image: VipsRef, _ format: PictureFormat) -> Int {
+    let value: Int?
+    switch format {
+    case .heic, .avif, .jxl, .gif, .jp2, .bmp: value = nil
+    case .tiff: value = image.int("orientation")
+    case .jpeg, .png, .webp:
+      value = image.blob("exif-data").flatMap { ExifTags($0) }?.orientation ?? image.int("orientation")
+    }
+    guard let value, (1...8).contains(value) else { return 1 }
+    return value
+  }
+
+  // MARK: Pixels
 
   /// The picture upright in 8-bit sRGB, 3 bands, or 4 with straight alpha.
   ///
   /// The image is lazy and can be evaluated once: damaged pixels show when it is materialised, encoded or read.
   public func decode() throws(ImagingError) -> Image {
-    preconditionFailure("not yet written")
+    let loaded = try load(shrunkFor: nil)
+    return try finish(WorkingSpace.convert(loaded, warn: warn))
   }
 
   /// As `decode()` and then `resized(plan)`, but decoding no more of the picture than the plan needs.
+  ///
+  /// JPEG and WebP are shrunk by their decoders as far as that keeps the result within a few levels; colours are
+  /// converted after the resize, where there are fewer pixels.
+  /// - Throws: `geometry` where the plan was made for other sides, and what `decode` throws.
   public func decode(resizedTo plan: ResizePlan) throws(ImagingError) -> Image {
-    preconditionFailure("not yet written")
+    guard plan.sourceWidth == header.orientedWidth, plan.sourceHeight == header.orientedHeight else {
+      throw ImagingError(
+        .geometry,
+        "the plan is for \(plan.sourceWidth)×\(plan.sourceHeight) pixels, "
+          + "the picture has \(header.orientedWidth)×\(header.orientedHeight)")
+    }
+    let turned = header.orientation >= 5
+    let width = turned ? plan.scaledHeight : plan.scaledWidth
+    let height = turned ? plan.scaledWidth : plan.scaledHeight
+    let unscaled = width == header.width && height == header.height
+    let loaded = try load(shrunkFor: unscaled || plan.kernel == .nearest ? nil : (width, height))
+    let scaled = try Resampling.scale(loaded, toWidth: width, height: height, plan.kernel)
+    let upright = try finish(WorkingSpace.convert(scaled, warn: warn))
+    return try upright.framed(plan)
+  }
+
+  private func finish(_ image: VipsRef) throws(ImagingError) -> Image {
+    var upright = image
+    if header.orientation != 1 {
+      // A decoder that runs once from the top cannot be read sideways.
+      let still = try Image(adopting: image, lazyFrom: header.format).materialised()
+      upright = try Self.turn(still.ref, header.orientation)
+    }
+    let clean = try vips("preparing the picture") { cvips_copy(upright.pointer, $0) }
+    for field in ["orientation", "exif-ifd0-Orientation", "n-pages", "page-height", "n-subifds", "loop", "delay"] {
+      vips_image_remove(clean.pointer, field)
+    }
+    return Image(adopting: clean, lazyFrom: upright.isInMemory || header.orientation != 1 ? nil : header.format)
+  }
+
+  /// Bakes in an EXIF orientation (TIFF 6.0, tag 274).
+  private static func turn(_ image: VipsRef, _ orientation: Int) throws(ImagingError) -> VipsRef {
+    let angle: VipsAngle? =
+      switch orientation {
+      case 3: VIPS_ANGLE_D180
+      case 5, 6: VIPS_ANGLE_D90
+      case 7, 8: VIPS_ANGLE_D270
+      default: nil
+      }
+    let flip: VipsDirection? =
+      switch orientation {
+      case 2, 5, 7: VIPS_DIRECTION_HORIZONTAL
+      case 4: VIPS_DIRECTION_VERTICAL
+      default: nil
+      }
+    var result = image
+    if let angle { result = try vips("turning the picture") { [result] in cvips_rot(result.pointer, $0, angle) } }
+    if let flip { result = try vips("mirroring the picture") { [result] in cvips_flip(result.pointer, $0, flip) } }
+    return result
+  }
+
+  /// Opens the pixels, lazily and from the top down.
+  private func load(shrunkFor target: (width: Int, height: Int)?) throws(ImagingError) -> VipsRef {
+    let format = header.format
+    let what = "reading this \(format.displayName) picture"
+    if format == .bmp { return try loadBMP() }
+    guard let source = vips_source_new_from_blob(bytes.blob) else {
+      throw ImagingError(.internalFault, "libvips could not open the bytes", detail: Libvips.drainErrors())
+    }
+    defer { cvips_unref(source) }
+    if let target {
+      let ratio = min(Double(header.width) / Double(target.width), Double(header.height) / Double(target.height))
+      switch format {
+      case .jpeg:
+        let shrink = Resampling.jpegShrink(ratio)
+        if shrink > 1 {
+          return try vips(what, .damaged, about: format.errorWords) { cvips_load_jpeg(source, $0, Int32(shrink)) }
+        }
+      case .webp:
+        let scale = Resampling.webpScale(ratio)
+        if scale < 1 {
+          return try vips(what, .damaged, about: format.errorWords) { cvips_load_webp(source, $0, scale) }
+        }
+      default: break
+      }
+    }
+    return try vips(what, .damaged, about: format.errorWords) { cvips_load(format.loader, source, $0) }
+  }
+
+  private func loadBMP() throws(ImagingError) -> VipsRef {
+    // ImageMagick chooses among its many coders by content, unless the name has a prefix, and a prefix needs a name.
+    let fd = bytes.withUnsafeBytes { cvips_memory_file($0.baseAddress, $0.count) }
+    guard fd >= 0 else {
+      throw ImagingError(.memory, "there is no memory to read this BMP picture", detail: Self.systemMessage(-fd))
+    }
+    defer { _ = cvips_close(fd) }
+    let lazy = try vips("reading this BMP picture", .damaged, about: PictureFormat.bmp.errorWords) {
+      cvips_load_magick("BMP:/proc/self/fd/\(fd)", $0)
+    }
+    guard lazy.width == header.width, lazy.height == header.height else { throw Self.damagedHeader(.bmp) }
+    return try Image(adopting: lazy, lazyFrom: .bmp).materialised().ref
+  }
+}
+
+extension VipsRef {
+  fileprivate var bitsPerSample: Int {
+    switch format {
+    case VIPS_FORMAT_UCHAR, VIPS_FORMAT_CHAR: 8
+    case VIPS_FORMAT_USHORT, VIPS_FORMAT_SHORT: 16
+    case VIPS_FORMAT_DOUBLE, VIPS_FORMAT_COMPLEX: 64
+    case VIPS_FORMAT_DPCOMPLEX: 128
+    default: 32
+    }
+  }
+}
+
+extension PictureFormat {
+  /// What the names of libvips' operations for this format contain, in its error text.
+  var errorWords: [String] {
+    switch self {
+    case .jpeg: ["jpeg"]
+    case .png: ["png", "spng"]
+    case .webp: ["webp"]
+    case .avif, .heic: ["heif"]
+    case .jxl: ["jxl"]
+    case .tiff: ["tiff"]
+    case .gif: ["gif"]
+    case .jp2: ["jp2k"]
+    case .bmp: ["magick"]
+    }
   }
 }

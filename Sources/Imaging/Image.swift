@@ -5,101 +5,326 @@ import CVips
 /// Images are immutable and lazy: an operation describes work, and pixels are computed when the image is materialised,
 /// encoded or read. An image that comes straight from `EncodedPicture.decode` can be evaluated once only; materialise
 /// it to use it several times.
-public final class Image: @unchecked Sendable {
-  // Unchecked: a VipsImage is immutable once built, its reference count is atomic, and libvips locks its own caches.
-  let vips: UnsafeMutablePointer<VipsImage>
+public final class Image: Sendable {
+  let ref: VipsRef
+  /// The format whose decoder still has to run when the pixels are wanted; it is to blame if they can't be had.
+  let lazyFrom: PictureFormat?
 
   public let width: Int
   public let height: Int
   public let bands: Int
 
-  init(adopting vips: UnsafeMutablePointer<VipsImage>) {
-    preconditionFailure("not yet written")
+  init(adopting ref: VipsRef, lazyFrom: PictureFormat?) {
+    self.ref = ref
+    self.lazyFrom = lazyFrom
+    width = ref.width
+    height = ref.height
+    bands = ref.bands
   }
 
   /// Whether there is an alpha band, the last of 2 or 4.
   public var hasAlpha: Bool { bands == 2 || bands == 4 }
   /// Whether an ICC profile is attached.
-  public var hasProfile: Bool { preconditionFailure("not yet written") }
+  public var hasProfile: Bool { ref.has("icc-profile-data") }
   /// The bytes of its pixels.
   public var byteCount: Int { width * height * bands }
+  /// Whether its pixels are computed and lie in memory.
+  public var isMaterialised: Bool { ref.isInMemory }
+
+  // MARK: Pixels in and out
 
   /// Copies interleaved 8-bit pixels, rows from the top without padding.
   ///
   /// - Throws: `geometry` unless `bands` is 1…4 and `bytes` holds exactly `width * height * bands`.
   public convenience init(width: Int, height: Int, bands: Int, bytes: [UInt8]) throws(ImagingError) {
-    preconditionFailure("not yet written")
+    try Libvips.start()
+    guard width > 0, height > 0, (1...4).contains(bands), bytes.count == width * height * bands,
+      width <= 10_000_000, height <= 10_000_000
+    else {
+      throw ImagingError(
+        .geometry, "\(bytes.count) bytes do not make a picture of \(width)×\(height) pixels with \(bands) bands")
+    }
+    let memory = try vips("copying pixels", .memory) { out in
+      out.pointee = bytes.withUnsafeBytes {
+        vips_image_new_from_memory_copy(
+          $0.baseAddress, $0.count, Int32(width), Int32(height), Int32(bands), VIPS_FORMAT_UCHAR)
+      }
+      return out.pointee == nil ? -1 : 0
+    }
+    self.init(
+      adopting: try memory.named(bands >= 3 ? VIPS_INTERPRETATION_sRGB : VIPS_INTERPRETATION_B_W), lazyFrom: nil)
   }
 
   /// One colour all over: 3 bands where it is opaque, else 4.
   public static func solid(width: Int, height: Int, _ colour: RGBA) throws(ImagingError) -> Image {
-    preconditionFailure("not yet written")
+    try Libvips.start()
+    guard (1...10_000_000).contains(width), (1...10_000_000).contains(height) else {
+      throw ImagingError(.geometry, "\(width)×\(height) pixels make no picture")
+    }
+    // One pixel, repeated: it takes no memory however large.
+    let pixel = colour.isOpaque ? [colour.r, colour.g, colour.b] : [colour.r, colour.g, colour.b, colour.a]
+    let one = try Image(width: 1, height: 1, bands: pixel.count, bytes: pixel)
+    return Image(
+      adopting: try vips("filling with a colour") {
+        cvips_embed_copy(one.ref.pointer, $0, 0, 0, Int32(width), Int32(height))
+      }, lazyFrom: nil)
   }
 
   /// Interleaved 8-bit pixels, `byteCount` of them.
-  public func bytes() throws(ImagingError) -> [UInt8] { preconditionFailure("not yet written") }
+  public func bytes() throws(ImagingError) -> [UInt8] { try withPixels { Array($0) } }
 
-  /// Reads the pixels in place (interleaved 8 bit), materialising first where needed.
+  /// Reads the pixels in place (interleaved 8 bit, rows without padding), materialising first where needed.
   public func withPixels<R>(_ body: (UnsafeRawBufferPointer) -> R) throws(ImagingError) -> R {
-    preconditionFailure("not yet written")
+    let still = try materialised()
+    guard let data = vips_image_get_data(still.ref.pointer) else { throw still.evaluationError("reading pixels") }
+    defer { withExtendedLifetime(still) {} }
+    return body(UnsafeRawBufferPointer(start: data, count: byteCount))
   }
 
   /// The same picture with its pixels computed and held in memory.
-  public func materialised() throws(ImagingError) -> Image { preconditionFailure("not yet written") }
+  ///
+  /// - Throws: `damaged` where the decoder finds the pixels to be so, `memory`.
+  public func materialised() throws(ImagingError) -> Image {
+    guard !isMaterialised else { return self }
+    guard let memory = vips_image_copy_memory(ref.pointer) else { throw evaluationError("computing pixels") }
+    return Image(adopting: VipsRef(adopting: memory), lazyFrom: nil)
+  }
 
-  /// Scaled, then cropped or padded, then sharpened, as planned.
-  public func resized(_ plan: ResizePlan) throws(ImagingError) -> Image { preconditionFailure("not yet written") }
+  /// What to say when libvips could not compute the pixels.
+  func evaluationError(_ doing: String, otherwise code: ImagingError.Code = .internalFault) -> ImagingError {
+    guard let lazyFrom else {
+      let detail = Libvips.drainErrors()
+      if detail.contains("out of memory") {
+        return ImagingError(.memory, "\(doing) failed: there is not enough memory", detail: detail)
+      }
+      return ImagingError(code, "\(doing) failed", detail: detail)
+    }
+    return ImagingError(
+      .damaged, "the pixels of this \(lazyFrom.displayName) picture are damaged or cut short",
+      detail: Libvips.drainErrors(about: lazyFrom.errorWords),
+      hint: "get the file anew, or open it in an image editor and save what is left of it")
+  }
+
+  /// An image computed from this one (and `others`).
+  func derived(_ ref: VipsRef, _ others: Image...) -> Image {
+    Image(adopting: ref, lazyFrom: lazyFrom ?? others.lazy.compactMap(\.lazyFrom).first)
+  }
+
+  // MARK: Geometry
+
+  /// Scaled, then cropped or padded, then sharpened, as planned. Alpha is premultiplied around the resampling.
+  ///
+  /// - Throws: `geometry` where the plan was made for other sides.
+  public func resized(_ plan: ResizePlan) throws(ImagingError) -> Image {
+    guard plan.sourceWidth == width, plan.sourceHeight == height else {
+      throw ImagingError(
+        .geometry, "the plan is for \(plan.sourceWidth)×\(plan.sourceHeight) pixels, the picture has \(width)×\(height)"
+      )
+    }
+    return try stretched(width: plan.scaledWidth, height: plan.scaledHeight, kernel: plan.kernel).framed(plan)
+  }
 
   /// Scaled to exactly these sides, whatever the ratio.
   public func stretched(width: Int, height: Int, kernel: Kernel = .lanczos3) throws(ImagingError) -> Image {
-    preconditionFailure("not yet written")
+    guard (1...10_000_000).contains(width), (1...10_000_000).contains(height) else {
+      throw ImagingError(.geometry, "a picture cannot be resized to \(width)×\(height) pixels")
+    }
+    let source = isMaterialised && hasAlpha ? try withoutOpaqueAlpha() : self
+    let scaled = derived(try Resampling.scale(source.ref, toWidth: width, height: height, kernel))
+    return bands == 4 && source.bands == 3 ? try scaled.joined(with: Image.white(width, height)) : scaled
   }
 
   /// The rectangle at `x`, `y`.
+  ///
+  /// - Throws: `geometry` where it does not lie within the picture.
   public func cropped(x: Int, y: Int, width: Int, height: Int) throws(ImagingError) -> Image {
-    preconditionFailure("not yet written")
+    guard x >= 0, y >= 0, width > 0, height > 0, x <= self.width - width, y <= self.height - height else {
+      throw ImagingError(
+        .geometry, "a crop of \(width)×\(height) at \(x),\(y) does not lie within \(self.width)×\(self.height) pixels")
+    }
+    return derived(
+      try vips("cropping") {
+        cvips_extract_area(ref.pointer, $0, Int32(x), Int32(y), Int32(width), Int32(height))
+      })
   }
 
+  /// What a plan asks for after the scaling: crop, sharpen, pad.
+  func framed(_ plan: ResizePlan) throws(ImagingError) -> Image {
+    var image = self
+    switch plan.framing {
+    case .none, .pad: break
+    case .crop(let crop): image = try cropped(x: crop.x, y: crop.y, width: crop.width, height: crop.height)
+    case .smartCrop(let width, let height, let position):
+      // Its search reads the whole picture before the crop is read again.
+      let still = try materialised()
+      let interest = position == .entropy ? VIPS_INTERESTING_ENTROPY : VIPS_INTERESTING_ATTENTION
+      image = derived(
+        try vips("choosing a crop") {
+          cvips_smartcrop(still.ref.pointer, $0, Int32(width), Int32(height), interest)
+        })
+    }
+    if let sharpen = plan.sharpen { image = try image.sharpened(sigma: sharpen) }
+    if case .pad(let pad) = plan.framing { image = try image.padded(pad) }
+    return image
+  }
+
+  private func padded(_ pad: ResizePlan.Pad) throws(ImagingError) -> Image {
+    var image = self
+    // A background with transparency needs alpha; an opaque one around a transparent picture has it already.
+    if !pad.background.isOpaque && !hasAlpha && bands == 3 {
+      image = derived(try vips("adding alpha") { cvips_bandjoin_const1(ref.pointer, $0, 255) })
+    }
+    let colour = pad.background
+    let components: [Double] =
+      image.bands >= 3
+      ? [Double(colour.r), Double(colour.g), Double(colour.b), Double(colour.a)]
+      : [Double(colour.g), Double(colour.a)]
+    return image.derived(
+      try vips("padding") {
+        cvips_embed_background(
+          image.ref.pointer, $0, Int32(pad.x), Int32(pad.y), Int32(pad.width), Int32(pad.height),
+          components, Int32(image.bands))
+      })
+  }
+
+  /// Unsharp mask on lightness only; alpha is left alone.
+  func sharpened(sigma: Double) throws(ImagingError) -> Image {
+    guard hasAlpha else {
+      let sharp = try vips("sharpening") { cvips_sharpen(ref.pointer, $0, sigma) }
+      return derived(try Resampling.rounded(sharp, to: VIPS_FORMAT_UCHAR))
+    }
+    let still = try materialised()
+    return try still.withoutAlpha().sharpened(sigma: sigma).joined(with: still.alphaBand())
+  }
+
+  // MARK: Alpha
+
   /// The alpha band as a 1-band image; all 255 where there is no alpha.
-  public func alphaBand() throws(ImagingError) -> Image { preconditionFailure("not yet written") }
+  public func alphaBand() throws(ImagingError) -> Image {
+    guard hasAlpha else { return try Image.white(width, height) }
+    let band = try vips("taking alpha") { cvips_extract_band(ref.pointer, $0, Int32(bands - 1), 1) }
+    return derived(try band.named(VIPS_INTERPRETATION_B_W))
+  }
 
   /// The colours with `matte` (1 band, same sides) as alpha, in place of any alpha there was.
-  public func withAlpha(_ matte: Image) throws(ImagingError) -> Image { preconditionFailure("not yet written") }
+  public func withAlpha(_ matte: Image) throws(ImagingError) -> Image {
+    try check(matte, "a matte")
+    return try withoutAlpha().joined(with: matte)
+  }
 
   /// The colours with alpha = existing alpha × `matte` / 255, rounded.
   public func multipliedAlpha(by matte: Image) throws(ImagingError) -> Image {
-    preconditionFailure("not yet written")
+    try check(matte, "a matte")
+    guard hasAlpha else { return try joined(with: matte) }
+    let alpha = try alphaBand()
+    let product = try vips("multiplying alpha") { cvips_multiply(alpha.ref.pointer, matte.ref.pointer, $0) }
+    let scaled = try vips("multiplying alpha") { cvips_linear1(product.pointer, $0, 1.0 / 255, 0.5) }
+    let eight = try vips("multiplying alpha") { cvips_cast(scaled.pointer, $0, VIPS_FORMAT_UCHAR, 0) }
+    return try withoutAlpha().joined(with: alpha.derived(eight, matte))
   }
 
   /// The colours alone; what was transparent shows the colour stored under it.
-  public func withoutAlpha() throws(ImagingError) -> Image { preconditionFailure("not yet written") }
-
-  /// Laid on a background colour; the colour's own alpha is not used.
-  public func flattened(_ background: RGBA) throws(ImagingError) -> Image { preconditionFailure("not yet written") }
-
-  /// Laid over `background`, which must have the same sides. The metadata of the upper image stays.
-  ///
-  /// Porter–Duff "over" with straight alpha in sRGB; opaque pixels come through exactly.
-  public func composited(over background: Image) throws(ImagingError) -> Image {
-    preconditionFailure("not yet written")
-  }
-
-  /// Gaussian blur, radius `sigma` in pixels; colours are weighed by alpha.
-  public func blurred(sigma: Double) throws(ImagingError) -> Image { preconditionFailure("not yet written") }
-
-  /// The background of a photo blurred, without the subject glowing into it.
-  ///
-  /// blur(rgb · (1 − m)) / blur(1 − m), with m the matte in 0…1; where no background is near, the plain blur.
-  /// - Parameters:
-  ///   - original: the photo; its alpha is ignored. 3 bands come back.
-  ///   - matte: 1 band, same sides, 255 on the subject.
-  public static func backgroundBlur(original: Image, matte: Image, sigma: Double) throws(ImagingError) -> Image {
-    preconditionFailure("not yet written")
+  public func withoutAlpha() throws(ImagingError) -> Image {
+    guard hasAlpha else { return self }
+    return derived(try vips("dropping alpha") { cvips_extract_band(ref.pointer, $0, 0, Int32(bands - 1)) })
   }
 
   /// Whether every pixel is opaque. Evaluates the image where it has alpha.
-  public func isOpaque() throws(ImagingError) -> Bool { preconditionFailure("not yet written") }
+  public func isOpaque() throws(ImagingError) -> Bool {
+    guard hasAlpha else { return true }
+    let alpha = try materialised().alphaBand()
+    var least = 0.0
+    guard cvips_min(alpha.ref.pointer, &least) == 0 else { throw evaluationError("looking at alpha") }
+    return least >= 255
+  }
+
+  private func withoutOpaqueAlpha() throws(ImagingError) -> Image { try isOpaque() ? withoutAlpha() : self }
+
+  private static func white(_ width: Int, _ height: Int) throws(ImagingError) -> Image {
+    let one = try Image(width: 1, height: 1, bands: 1, bytes: [255])
+    return Image(
+      adopting: try vips("filling") { cvips_embed_copy(one.ref.pointer, $0, 0, 0, Int32(width), Int32(height)) },
+      lazyFrom: nil)
+  }
+
+  private func joined(with band: Image) throws(ImagingError) -> Image {
+    derived(try vips("joining alpha") { cvips_bandjoin2(ref.pointer, band.ref.pointer, $0) }, band)
+  }
+
+  private func check(_ matte: Image, _ name: String) throws(ImagingError) {
+    guard matte.bands == 1, matte.width == width, matte.height == height else {
+      throw ImagingError(
+        .geometry,
+        "\(name) of \(matte.width)×\(matte.height) with \(matte.bands) bands does not go with a picture of "
+          + "\(width)×\(height)")
+    }
+  }
+
+  // MARK: Laying over
+
+  /// Laid on a background colour; the colour's own alpha is not used.
+  public func flattened(_ background: RGBA) throws(ImagingError) -> Image {
+    guard hasAlpha else { return self }
+    let opaque = RGBA(background.r, background.g, background.b)
+    return try composited(over: .solid(width: width, height: height, opaque))
+  }
+
+  /// Laid over `background`, which must have the same sides. The metadata of the upper image stays.
+  ///
+  /// Porter–Duff "over" with straight alpha in sRGB; opaque pixels come through exactly. The result has alpha where
+  /// the background has.
+  public func composited(over background: Image) throws(ImagingError) -> Image {
+    guard background.width == width, background.height == height else {
+      throw ImagingError(
+        .geometry,
+        "a background of \(background.width)×\(background.height) does not go with a picture of "
+          + "\(width)×\(height)")
+    }
+    guard bands >= 3, background.bands >= 3 else {
+      throw ImagingError(.geometry, "compositing needs colour pictures, not a matte")
+    }
+    guard hasAlpha else { return self }
+    guard !background.hasAlpha else { return try over(background) }
+    // The pixels are read for the mask and for the colours, in step.
+    let (colour, alpha) = (try withoutAlpha(), try alphaBand())
+    let blended = try vips("compositing") {
+      cvips_ifthenelse(alpha.ref.pointer, colour.ref.pointer, background.ref.pointer, $0, 1)
+    }
+    return try derived(blended, background).withMetadata(of: self)
+  }
+
+  /// "Over" where both have alpha, in whole numbers.
+  private func over(_ background: Image) throws(ImagingError) -> Image {
+    var result = try bytes()
+    try background.withPixels { below in
+      result.withUnsafeMutableBytes { above in
+        for i in stride(from: 0, to: above.count, by: 4) {
+          // Weights in 1/65025: what is above, and what shows of what is below.
+          let upper = Int(above[i + 3]) * 255
+          let lower = Int(below[i + 3]) * (255 - Int(above[i + 3]))
+          let sum = upper + lower
+          guard sum > 0 else { continue }
+          for c in i..<i + 3 {
+            above[c] = UInt8((Int(above[c]) * upper + Int(below[c]) * lower + sum / 2) / sum)
+          }
+          above[i + 3] = UInt8((sum + 127) / 255)
+        }
+      }
+    }
+    return try Image(width: width, height: height, bands: 4, bytes: result).withMetadata(of: self)
+  }
 
   /// The same pixels with the metadata (EXIF, XMP, ICC profile, …) of `other`.
-  public func withMetadata(of other: Image) throws(ImagingError) -> Image { preconditionFailure("not yet written") }
+  public func withMetadata(of other: Image) throws(ImagingError) -> Image {
+    let copy = try vips("copying metadata") { cvips_copy(ref.pointer, $0) }
+    cvips_remove_metadata(copy.pointer)
+    cvips_copy_metadata(copy.pointer, other.ref.pointer)
+    return derived(copy)
+  }
+}
+
+extension VipsRef {
+  func named(_ interpretation: VipsInterpretation) throws(ImagingError) -> VipsRef {
+    try vips("naming bands") { cvips_copy_as(pointer, $0, interpretation) }
+  }
 }

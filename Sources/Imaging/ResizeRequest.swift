@@ -61,9 +61,106 @@ public struct ResizeRequest: Sendable, Hashable {
 
   /// Works out the sides for an upright picture of `w` × `h` pixels.
   ///
-  /// - Throws: `geometry` where a side is not positive, none is given, or the result would be absurdly large.
+  /// A free side follows the ratio (`fill`: stays as it is), rounded half up, and is never 0. With one side free,
+  /// `cover` and `contain` are `inside`. Where `enlarge` is false, nothing is scaled up: `inside` and `outside` give
+  /// the picture as it is where it is small already, `fill` leaves a side that is short enough alone, `cover` crops to
+  /// the wanted sides or what there is of them, `contain` pads a small picture to the wanted sides without scaling it.
+  ///
+  /// - Throws: `geometry` where a side is not in 1…65,500, none is given, the position does not go with the fit, or the
+  ///   result would be larger than 2³⁰ pixels.
   public func plan(for w: Int, _ h: Int) throws(ImagingError) -> ResizePlan {
-    preconditionFailure("not yet written")
+    guard w > 0, h > 0 else { throw ImagingError(.geometry, "a picture of \(w)×\(h) pixels cannot be resized") }
+    guard width != nil || height != nil else {
+      throw ImagingError(.geometry, "a resize needs a width, a height, or both")
+    }
+    for side in [width, height].compactMap(\.self) where !(1...65_500).contains(side) {
+      throw ImagingError(.geometry, "a side of \(side) pixels cannot be made; sides are 1 to 65500")
+    }
+    if let sharpen, !(sharpen > 0 && sharpen <= 100) {
+      throw ImagingError(.geometry, "sharpening by \(sharpen) is not possible; the radius is above 0 and at most 100")
+    }
+    var scaledWidth: Int
+    var scaledHeight: Int
+    var framing = ResizePlan.Framing.none
+    if fit == .fill {
+      scaledWidth = enlarge ? width ?? w : min(width ?? w, w)
+      scaledHeight = enlarge ? height ?? h : min(height ?? h, h)
+    } else {
+      // The scale is a ratio of whole numbers, so that halves round exactly.
+      let byWidth: Bool
+      switch (width, height) {
+      case (_?, nil): byWidth = true
+      case (nil, _): byWidth = false
+      case (let width?, let height?):
+        // Whether the width asks for the smaller scale: width / w <= height / h.
+        let smaller = width * h <= height * w
+        byWidth = fit == .inside || fit == .contain ? smaller : !smaller
+      }
+      let (numerator, denominator) = byWidth ? (width ?? w, w) : (height ?? h, h)
+      if numerator > denominator && !enlarge {
+        (scaledWidth, scaledHeight) = (w, h)
+      } else if byWidth {
+        scaledWidth = numerator
+        scaledHeight = max(1, Self.rounded(h * numerator, over: denominator))
+      } else {
+        scaledWidth = max(1, Self.rounded(w * numerator, over: denominator))
+        scaledHeight = numerator
+      }
+      if let width, let height {
+        switch fit {
+        case .cover:
+          let (cropWidth, cropHeight) = (min(width, scaledWidth), min(height, scaledHeight))
+          guard (cropWidth, cropHeight) != (scaledWidth, scaledHeight) else { break }
+          if position == .entropy || position == .attention {
+            framing = .smartCrop(width: cropWidth, height: cropHeight, position)
+          } else {
+            let (x, y) = position.offset(across: scaledWidth - cropWidth, down: scaledHeight - cropHeight)
+            framing = .crop(.init(x: x, y: y, width: cropWidth, height: cropHeight))
+          }
+        case .contain:
+          guard position != .entropy && position != .attention else {
+            throw ImagingError(
+              .geometry, "position \(position.rawValue) chooses a crop; fit contain does not crop",
+              hint: "use fit cover, or a side or corner as position")
+          }
+          guard (width, height) != (scaledWidth, scaledHeight) else { break }
+          let (x, y) = position.offset(across: width - scaledWidth, down: height - scaledHeight)
+          framing = .pad(.init(x: x, y: y, width: width, height: height, background: background))
+        case .inside, .outside, .fill: break
+        }
+      }
+    }
+    let plan = ResizePlan(
+      sourceWidth: w, sourceHeight: h, scaledWidth: scaledWidth, scaledHeight: scaledHeight, framing: framing,
+      kernel: kernel, sharpen: sharpen)
+    guard max(scaledWidth, scaledHeight) <= 10_000_000, plan.width * plan.height <= 1 << 30 else {
+      throw ImagingError(
+        .geometry, "resizing \(w)×\(h) so would make \(scaledWidth)×\(scaledHeight) pixels, which is too large",
+        hint: "give both sides, or fit inside")
+    }
+    return plan
+  }
+
+  /// a / b rounded half up.
+  private static func rounded(_ a: Int, over b: Int) -> Int { (2 * a + b) / (2 * b) }
+}
+
+extension Position {
+  /// Where to start in what is left over on both axes.
+  fileprivate func offset(across: Int, down: Int) -> (x: Int, y: Int) {
+    let x =
+      switch self {
+      case .left, .topLeft, .bottomLeft: 0
+      case .right, .topRight, .bottomRight: across
+      default: across / 2
+      }
+    let y =
+      switch self {
+      case .top, .topLeft, .topRight: 0
+      case .bottom, .bottomLeft, .bottomRight: down
+      default: down / 2
+      }
+    return (x, y)
   }
 }
 
@@ -75,6 +172,9 @@ public struct ResizePlan: Sendable, Hashable {
     public var y: Int
     public var width: Int
     public var height: Int
+    public init(x: Int, y: Int, width: Int, height: Int) {
+      (self.x, self.y, self.width, self.height) = (x, y, width, height)
+    }
   }
   /// A canvas around the scaled picture, which stands at `x`, `y` on it.
   public struct Pad: Sendable, Hashable {
