@@ -70,6 +70,18 @@ public final class TemporaryFiles: Sendable {
   public var remaining: [PathBytes] { paths.withLock { $0.sorted() } }
 }
 
+/// Which outputs a run has written, so that no two items write the same file even where names are only known at run
+/// time.
+public final class OutputClaims: Sendable {
+  /// Hashes instead of paths: 8 bytes an output. Two of a million paths share one with a chance of 1 in 10⁷.
+  private let claimed = Mutex<Set<Int>>([])
+
+  public init() {}
+
+  /// False when the path was claimed before in this run.
+  public func claim(_ path: PathBytes) -> Bool { claimed.withLock { $0.insert(path.hashValue).inserted } }
+}
+
 /// Facts about the run that stages learn and the report shows: versions, model hashes, precisions.
 public final class RunFacts: Sendable {
   private let facts = Mutex<[String: JSONText]>([:])
@@ -121,16 +133,18 @@ public struct StageContext: Sendable {
   public let run: RunValues
   public let journal: ItemJournal
   public let temporaries: TemporaryFiles
+  public let claims: OutputClaims
   private let cancelled: @Sendable () -> Bool
 
   public init(
     stage: String, run: RunValues, journal: ItemJournal, temporaries: TemporaryFiles,
-    cancelled: @escaping @Sendable () -> Bool = { false }
+    claims: OutputClaims = OutputClaims(), cancelled: @escaping @Sendable () -> Bool = { false }
   ) {
     self.stage = stage
     self.run = run
     self.journal = journal
     self.temporaries = temporaries
+    self.claims = claims
     self.cancelled = cancelled
   }
 

@@ -1,0 +1,74 @@
+import PipelineKit
+import Synchronization
+
+/// One worker's right to decide about one item. A C call may never return: the watchdog then takes the right away, and
+/// whatever the worker brings home later is thrown away.
+final class Claim: Sendable {
+  private enum State { case running, settled, revoked }
+  private let state = Mutex(State.running)
+  let item: ItemRun
+  /// When the item's time is over.
+  let expiry: ContinuousClock.Instant
+  /// The stage being worked on, for the message when the time is over.
+  private let stage = Atomic<Int>(0)
+
+  init(item: ItemRun, expiry: ContinuousClock.Instant) {
+    self.item = item
+    self.expiry = expiry
+  }
+
+  var currentStage: Int {
+    get { stage.load(ordering: .relaxed) }
+    set { stage.store(newValue, ordering: .relaxed) }
+  }
+
+  var isRevoked: Bool { state.withLock { $0 == .revoked } }
+
+  /// Runs `change` while the claim holds; false when it was taken away.
+  func commit(_ change: () -> Void) -> Bool {
+    state.withLock { state in
+      guard state == .running else { return false }
+      change()
+      return true
+    }
+  }
+
+  /// Gives the claim back; false when it was taken away before.
+  func settle() -> Bool {
+    state.withLock { state in
+      guard state == .running else { return false }
+      state = .settled
+      return true
+    }
+  }
+
+  /// Takes the claim away; false when it was settled before.
+  func revoke() -> Bool {
+    state.withLock { state in
+      guard state == .running else { return false }
+      state = .revoked
+      return true
+    }
+  }
+}
+
+/// An item and how far it has come. Touched by the worker that holds its claim, under the claim's lock.
+final class ItemRun: Sendable {
+  struct Progress: Sendable {
+    var item: Item
+    /// The next stage to run.
+    var stage = 0
+    var timings: [(stage: String, milliseconds: Double)] = []
+    var spent = Duration.zero
+    /// Whether memory was asked for; that is once, when the header is known.
+    var hasAsked = false
+  }
+  let index: Int
+  let journal = ItemJournal()
+  let progress: Mutex<Progress>
+
+  init(_ item: Item) {
+    index = item.identity.index
+    progress = Mutex(Progress(item: item))
+  }
+}

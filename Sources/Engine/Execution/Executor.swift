@@ -1,0 +1,404 @@
+import Dispatch
+import Imaging
+import PipelineKit
+import Synchronization
+
+/// Why a run stops before its last item.
+public enum StopReason: Sendable, Hashable {
+  /// A signal, by number.
+  case interrupted(Int32)
+  /// The run's deadline.
+  case deadline
+  /// A failure, with `onError: "stop"`.
+  case failure
+
+  fileprivate var isSignal: Bool { if case .interrupted = self { true } else { false } }
+
+  fileprivate var rank: Int {
+    switch self {
+    case .interrupted: 3
+    case .deadline: 2
+    case .failure: 1
+    }
+  }
+}
+
+/// One stage, ready to work.
+struct ExecutableStage: Sendable {
+  var label: String
+  var plan: StagePlan
+  var stage: any Stage
+}
+
+/// One item as the planner leaves it: to be worked on, or decided already.
+public enum PlannedItem: Sendable {
+  case run(ItemIdentity)
+  case decided(ItemRecord)
+}
+
+/// Sees items end, in the order they end, from any thread; calls do not overlap.
+public protocol RunObserver: Sendable {
+  /// - Parameter finished: how many items have ended so far.
+  func itemEnded(_ record: ItemRecord, finished: Int)
+}
+
+/// Takes items through the chain on its lanes: compute, storage, network.
+///
+/// The number of items in flight and their estimated bytes are bounded at admission, so lanes need no bound of their
+/// own and cannot deadlock. No lock is held while a stage works.
+final class Executor: Sendable {
+  struct Configuration: Sendable {
+    var computeWorkers: Int
+    var storageWorkers = 4
+    var networkWorkers = 4
+    var memoryLimit: Int
+    var itemDeadline: Duration
+    var deadline: Duration?
+    var graceTime: Duration
+    var stopsOnFailure: Bool
+  }
+
+  private struct Segment {
+    var lane: Lane
+    var end: Int
+  }
+
+  private struct State {
+    var nextItem = 0
+    var inFlight: [Int: ItemRun] = [:]
+    var finished = 0
+    var counts = ItemCounts()
+    var stop: StopReason?
+    var forcedAt: ContinuousClock.Instant?
+    var isForced = false
+    var isOver = false
+  }
+
+  private let stages: [ExecutableStage]
+  private let keepsPixels: [Bool]
+  private let configuration: Configuration
+  private let items: @Sendable (Int) -> PlannedItem
+  private let itemCount: Int
+  private let run: RunValues
+  private let observer: any RunObserver
+  private let budget: MemoryBudget
+  private let state = Mutex(State())
+  private let observing = Mutex(())
+  private let over = DispatchSemaphore(value: 0)
+  private let started = ContinuousClock.now
+  let temporaries = TemporaryFiles()
+  private let claims = OutputClaims()
+  private let lanes: Mutex<[Lane: WorkLane]> = Mutex([:])
+
+  /// - Parameter items: answers the item at an index below `itemCount`.
+  init(
+    stages: [ExecutableStage], configuration: Configuration, itemCount: Int, run: RunValues,
+    observer: any RunObserver, items: @escaping @Sendable (Int) -> PlannedItem
+  ) {
+    self.stages = stages
+    self.configuration = configuration
+    self.items = items
+    self.itemCount = itemCount
+    self.run = run
+    self.observer = observer
+    budget = MemoryBudget(limit: configuration.memoryLimit)
+    // After stage i, pixels are kept when any later stage works on them.
+    let pixels: ItemTraits = [.picture, .alpha, .matte]
+    keepsPixels = stages.indices.map { index in
+      stages[(index + 1)...].contains {
+        !$0.plan.accepts.union($0.plan.acceptsAny).isDisjoint(with: pixels)
+      }
+    }
+  }
+
+  /// Works through all items; returns when the last has ended or the run was stopped.
+  ///
+  /// - Returns: the counts, why it stopped early, and how many workers never came back.
+  func execute() -> (counts: ItemCounts, stop: StopReason?, abandonedWorkers: Int) {
+    let widths: [Lane: Int] = [
+      .compute: configuration.computeWorkers, .storage: configuration.storageWorkers,
+      .network: configuration.networkWorkers,
+    ]
+    lanes.withLock { lanes in
+      for lane in Set(stages.map(\.plan.lane)).union([.compute]) {
+        lanes[lane] = WorkLane(name: lane.rawValue, workers: widths[lane] ?? 1) { [weak self] item, worker in
+          self?.work(item, worker, lane)
+        }
+      }
+    }
+    let watchdog = DispatchSource.makeTimerSource(queue: DispatchQueue(label: "pipeline.watchdog"))
+    watchdog.schedule(deadline: .now() + .milliseconds(20), repeating: .milliseconds(20), leeway: .milliseconds(5))
+    watchdog.setEventHandler { [weak self] in self?.watch() }
+    watchdog.activate()
+    defer { watchdog.cancel() }
+    admit()
+    over.wait()
+    let abandoned = lanes.withLock { $0.values.reduce(0) { $0 + $1.abandonedWorkers } }
+    return state.withLock { ($0.counts, $0.stop, abandoned) }
+  }
+
+  /// Stops admitting items. Those in flight may end within the grace time; a second signal ends them at once.
+  ///
+  /// A signal outranks the deadline, and the deadline a failure: the run ends with the highest reason it met.
+  func stop(_ reason: StopReason) {
+    let force = state.withLock { state -> Bool in
+      guard !state.isOver else { return false }
+      let isSecondSignal = reason.isSignal && (state.stop?.isSignal ?? false)
+      guard isSecondSignal || reason.rank > (state.stop?.rank ?? 0) else { return false }
+      if !isSecondSignal { state.stop = reason }
+      if reason != .failure, state.forcedAt == nil { state.forcedAt = .now + configuration.graceTime }
+      return isSecondSignal
+    }
+    if force { forceEnd() } else { admit() }
+  }
+
+  // MARK: Admission
+
+  private var admissionLimit: Int {
+    configuration.computeWorkers * 2
+      + (stages.contains { $0.plan.lane == .storage } ? configuration.storageWorkers : 0)
+      + (stages.contains { $0.plan.lane == .network } ? configuration.networkWorkers : 0)
+  }
+
+  /// Lets items in while there is room, and ends the run after the last.
+  private func admit() {
+    while true {
+      enum Step {
+        case run(ItemRun)
+        case decided(ItemRecord)
+        case wait
+        case over
+      }
+      let step: Step = state.withLock { state in
+        if state.isOver { return .wait }
+        guard state.nextItem < itemCount else {
+          if state.inFlight.isEmpty {
+            state.isOver = true
+            return .over
+          }
+          return .wait
+        }
+        guard state.stop != nil || state.inFlight.count < admissionLimit else { return .wait }
+        let planned = items(state.nextItem)
+        state.nextItem += 1
+        switch planned {
+        case .decided(let record): return .decided(record)
+        case .run(let identity):
+          if let stop = state.stop {
+            var record = ItemRecord(index: identity.index, input: identity.name.display, status: .notAttempted)
+            record.reason = Self.reason(stop)
+            return .decided(record)
+          }
+          let item = ItemRun(Item(identity: identity))
+          state.inFlight[item.index] = item
+          return .run(item)
+        }
+      }
+      switch step {
+      case .run(let item): submit(item, atStage: 0)
+      case .decided(let record): end(record)
+      case .wait: return
+      case .over:
+        over.signal()
+        return
+      }
+    }
+  }
+
+  private static func reason(_ stop: StopReason) -> String {
+    switch stop {
+    case .interrupted(let signal): "the run was interrupted by signal \(signal)"
+    case .deadline: "the run's deadline was reached"
+    case .failure: "an earlier item failed and onError is \"stop\""
+    }
+  }
+
+  private func submit(_ item: ItemRun, atStage stage: Int) {
+    guard let lane = lanes.withLock({ $0[stages[stage].plan.lane] }) else { return }
+    lane.submit(item, atStage: stage)
+  }
+
+  // MARK: Working
+
+  private func work(_ run: ItemRun, _ worker: WorkLane.Worker, _ lane: Lane) {
+    var progress = run.progress.withLock { $0 }
+    let claim = Claim(item: run, expiry: .now + (configuration.itemDeadline - progress.spent))
+    claim.currentStage = progress.stage
+    guard state.withLock({ !$0.isForced && $0.inFlight[run.index] != nil }) else { return }
+    worker.claim.withLock { $0 = claim }
+    defer { worker.claim.withLock { if $0 === claim { $0 = nil } } }
+
+    while progress.stage < stages.count, stages[progress.stage].plan.lane == lane {
+      if !reserveMemory(run, &progress, claim) { return }
+      let stage = stages[progress.stage]
+      claim.currentStage = progress.stage
+      let context = StageContext(
+        stage: stage.label, run: self.run, journal: run.journal, temporaries: temporaries, claims: claims,
+        cancelled: { claim.isRevoked })
+      let start = ContinuousClock.now
+      let result: Result<Outcome, StageError>
+      do throws(StageError) {
+        result = .success(try stage.stage.process(progress.item, in: context))
+      } catch {
+        result = .failure(error)
+      }
+      let duration = ContinuousClock.now - start
+      progress.spent += duration
+      progress.timings.append((stage.label, duration / .milliseconds(1)))
+      switch result {
+      case .success(.next(let item)):
+        progress.item = keepsPixels[progress.stage] ? item : item.releasingPixels()
+        progress.stage += 1
+        let snapshot = progress
+        guard claim.commit({ run.progress.withLock { $0 = snapshot } }) else { return }
+      case .success(let outcome):
+        let snapshot = progress
+        guard claim.commit({ run.progress.withLock { $0 = snapshot } }), claim.settle() else { return }
+        conclude(run, outcome)
+        return
+      case .failure(let error):
+        let snapshot = progress
+        guard claim.commit({ run.progress.withLock { $0 = snapshot } }), claim.settle() else { return }
+        conclude(run, .failed, error: error, stage: stage.label)
+        return
+      }
+    }
+    guard claim.settle() else { return }
+    if progress.stage == stages.count {
+      conclude(run, .done)
+    } else {
+      submit(run, atStage: progress.stage)
+    }
+  }
+
+  /// Reserves memory once the header is known; false when the item has to wait its turn.
+  private func reserveMemory(_ run: ItemRun, _ progress: inout ItemRun.Progress, _ claim: Claim) -> Bool {
+    guard !progress.hasAsked, case .encoded(let source) = progress.item.picture else { return true }
+    let bytes = estimate(source, from: progress.stage)
+    progress.hasAsked = true
+    let snapshot = progress
+    // Settled before asking: once it waits, another thread may take the item up at any moment.
+    guard claim.commit({ run.progress.withLock { $0 = snapshot } }), claim.settle() else { return false }
+    guard budget.reserve(bytes, for: run) else { return false }
+    resume([run])
+    return false
+  }
+
+  /// Puts items that were given memory back on their lanes; those that ended meanwhile give it back.
+  private func resume(_ runs: [ItemRun]) {
+    var runs = runs
+    while let run = runs.popLast() {
+      if state.withLock({ $0.inFlight[run.index] != nil }) {
+        submit(run, atStage: run.progress.withLock { $0.stage })
+      } else {
+        runs += budget.release(run)
+      }
+    }
+  }
+
+  /// The most bytes that the rest of the chain holds at one time for this picture.
+  private func estimate(_ source: EncodedPicture, from first: Int) -> Int {
+    var width = source.header.orientedWidth
+    var height = source.header.orientedHeight
+    var peak = 0
+    for (index, stage) in stages[first...].enumerated() {
+      let result = stage.plan.resultSize?(width, height) ?? (width, height)
+      // A resize straight after decode reads the source in strips; only its result is held.
+      let held = index == 0 && stage.plan.resultSize != nil ? result : (max(width, result.0), max(height, result.1))
+      peak = max(peak, held.0 * held.1 * 4 + stage.plan.workingBytes(result.0, result.1))
+      (width, height) = result
+    }
+    return peak + source.bytes.count
+  }
+
+  private func conclude(_ run: ItemRun, _ outcome: Outcome) {
+    switch outcome {
+    case .next: conclude(run, .done)
+    case .dropped(let reason): conclude(run, .dropped, reason: reason)
+    case .deferred(let reason): conclude(run, .deferred, reason: reason)
+    case .notAttempted(let reason): conclude(run, .notAttempted, reason: reason)
+    case .unknown(let receipt): conclude(run, .unknown, reason: receipt)
+    }
+  }
+
+  private func conclude(
+    _ run: ItemRun, _ status: ItemStatus, error: StageError? = nil, stage: String? = nil, reason: String? = nil
+  ) {
+    // Whoever removes the item from those in flight reports it; everyone else came too late.
+    guard state.withLock({ $0.inFlight.removeValue(forKey: run.index) }) != nil else { return }
+    run.journal.close()
+    let (identity, timings) = run.progress.withLock { ($0.item.identity, $0.timings) }
+    // Pixels go now, not when the last reference to the run does.
+    run.progress.withLock { $0.item = Item(identity: identity) }
+    let entries = run.journal.snapshot
+    var record = ItemRecord(index: run.index, input: identity.name.display, status: status)
+    record.outputs = entries.outputs
+    record.warnings = entries.warnings
+    record.facts = entries.facts
+    record.timings = timings
+    record.error = error
+    record.failedStage = stage
+    record.reason = reason
+    resume(budget.release(run))
+    end(record)
+    if status == .failed, configuration.stopsOnFailure { stop(.failure) }
+    admit()
+  }
+
+  private func end(_ record: ItemRecord) {
+    // Calls to the observer do not overlap, and its count never runs backwards.
+    observing.withLock { _ in
+      let finished = state.withLock { state in
+        state.counts[record.status] += 1
+        state.finished += 1
+        return state.finished
+      }
+      observer.itemEnded(record, finished: finished)
+    }
+  }
+
+  // MARK: Time
+
+  private func watch() {
+    let now = ContinuousClock.now
+    let workLanes = lanes.withLock { Array($0.values) }
+    for lane in workLanes {
+      for (worker, claim) in lane.claims where claim.expiry <= now {
+        guard claim.revoke() else { continue }
+        lane.abandon(worker)
+        let label = stages[min(claim.currentStage, stages.count - 1)].label
+        let seconds = configuration.itemDeadline / .seconds(1)
+        conclude(
+          claim.item, .failed,
+          error: StageError(
+            "deadline", "the item was given up after \(Self.text(seconds)) s of work; stage \"\(label)\" did not return",
+            hint: "run.itemDeadline sets the limit"), stage: label)
+      }
+    }
+    if let deadline = configuration.deadline, now - started >= deadline { stop(.deadline) }
+    if let forced = state.withLock({ $0.forcedAt }), now >= forced { forceEnd() }
+  }
+
+  private static func text(_ seconds: Double) -> String {
+    seconds == seconds.rounded() ? "\(Int(seconds))" : "\(seconds)"
+  }
+
+  /// Ends everything in flight now. Workers that are busy are left behind.
+  private func forceEnd() {
+    let pending = state.withLock { state -> ([ItemRun], StopReason?) in
+      guard !state.isForced, !state.isOver else { return ([], nil) }
+      state.isForced = true
+      return (Array(state.inFlight.values), state.stop)
+    }
+    guard let stop = pending.1 else { return }
+    let workLanes = lanes.withLock { Array($0.values) }
+    for lane in workLanes {
+      _ = lane.drain()
+      for (worker, claim) in lane.claims where claim.revoke() { lane.abandon(worker) }
+    }
+    for item in pending.0.sorted(by: { $0.index < $1.index }) {
+      conclude(item, .notAttempted, reason: Self.reason(stop) + " before the item was done")
+    }
+    admit()
+  }
+}

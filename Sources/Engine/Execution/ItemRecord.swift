@@ -1,0 +1,99 @@
+import JobSyntax
+import PipelineKit
+
+/// What became of an item.
+public enum ItemStatus: String, Sendable, CaseIterable {
+  case done, skipped, dropped, failed, deferred, review, notAttempted, unknown
+}
+
+/// Everything that is reported about one item.
+public struct ItemRecord: Sendable {
+  public var index: Int
+  /// The input as found; bytes that are not UTF-8 percent-escaped.
+  public var input: String
+  public var status: ItemStatus
+  public var outputs: [OutputRecord] = []
+  public var timings: [(stage: String, milliseconds: Double)] = []
+  public var warnings: [ItemWarning] = []
+  public var facts: [String: JSONText] = [:]
+  public var error: StageError?
+  /// The stage that failed.
+  public var failedStage: String?
+  /// Why an item was skipped, dropped or not attempted.
+  public var reason: String?
+
+  public init(index: Int, input: String, status: ItemStatus) {
+    self.index = index
+    self.input = input
+    self.status = status
+  }
+
+  /// The item's object in the report.
+  public var json: JSONText {
+    var members: [(String, JSONText)] = [("input", .string(input)), ("status", .string(status.rawValue))]
+    if let reason { members.append(("reason", .string(reason))) }
+    members.append(
+      (
+        "outputs",
+        .array(
+          outputs.map { output in
+            let place: (String, JSONText) =
+              switch output.place {
+              case .path(let path): ("path", .string(path.display))
+              case .link(let link): ("link", .string(link))
+              }
+            return .object([
+              place, ("format", .string(output.format)), ("width", .integer(output.width)),
+              ("height", .integer(output.height)), ("bytes", .integer(output.bytes)), ("sha256", .string(output.sha256)),
+            ])
+          })
+      ))
+    members.append(
+      (
+        "stages",
+        .array(
+          timings.map {
+            .object([("name", .string($0.stage)), ("milliseconds", .number(($0.milliseconds * 1000).rounded() / 1000))])
+          })
+      ))
+    members.append(
+      (
+        "warnings",
+        .array(
+          warnings.map {
+            .object([("code", .string($0.code)), ("stage", .string($0.stage)), ("message", .string($0.message))])
+          })
+      ))
+    if !facts.isEmpty {
+      members.append(("facts", .object(facts.sorted { $0.key < $1.key }.map { ($0.key, $0.value) })))
+    }
+    if let error {
+      var object: [(String, JSONText)] = [("code", .string(error.code))]
+      if let failedStage { object.append(("stage", .string(failedStage))) }
+      object.append(("message", .string(error.message)))
+      if let cause = error.cause { object.append(("cause", .string(cause))) }
+      if let hint = error.hint { object.append(("hint", .string(hint))) }
+      members.append(("error", .object(object)))
+    }
+    return .object(members)
+  }
+}
+
+/// How many items ended in which status; the report, the summary and the exit code all come from here.
+public struct ItemCounts: Sendable, Hashable {
+  private var counts: [ItemStatus: Int] = [:]
+
+  public init() {}
+
+  public subscript(status: ItemStatus) -> Int {
+    get { counts[status, default: 0] }
+    set { counts[status] = newValue }
+  }
+
+  public var total: Int { counts.values.reduce(0, +) }
+
+  /// Whether some item ended badly enough for exit code 1.
+  public var hasFailures: Bool { self[.failed] + self[.unknown] + self[.deferred] > 0 }
+
+  public var json: JSONText { .object(ItemStatus.allCases.map { ($0.rawValue, .integer(self[$0])) }) }
+}

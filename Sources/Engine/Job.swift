@@ -1,0 +1,49 @@
+import Imaging
+import JobSyntax
+import PipelineKit
+
+/// One stage of a job, read and checked.
+public struct JobStage: Sendable {
+  public let descriptor: StageDescriptor
+  public let settings: Settings
+  public let plan: StagePlan
+  /// From 0.
+  public let index: Int
+  /// The stage's name, with its place where a chain has it more than once: `write`, `write 2`.
+  public let label: String
+}
+
+/// A job file, read, filled in and found without errors.
+public struct Job: Sendable {
+  public var name: String
+  /// The file as given, for messages.
+  public var file: String
+  /// Absolute folder of the job file.
+  public var baseFolder: PathBytes
+  public var input: InputDeclaration
+  /// What relative input paths start from: the job's folder, or the current folder for `--input`.
+  public var inputFolder: PathBytes
+  public var stages: [JobStage]
+  public var onError: OnError
+  /// Seconds.
+  public var deadline: Double?
+  /// Seconds.
+  public var itemDeadline: Double
+  /// Seconds.
+  public var graceTime: Double
+  public var timeZone: String
+  public var decodeLimits: DecodeLimits
+  /// Bytes; nil for the machine's default.
+  public var memoryLimit: Int?
+  public var portable: Bool
+}
+
+/// What reading a job file gave: a job, unless there are errors, and everything found.
+public struct LoadedJob: Sendable {
+  public var job: Job?
+  public var diagnostics: [Diagnostic]
+  public var sources: [SourceFile]
+
+  /// Names of environment variables that the job needs and that are not set.
+  public var unsetEnvironment: [Diagnostic] { diagnostics.filter { $0.code == JobLoader.unsetEnvironmentCode } }
+}

@@ -1,0 +1,224 @@
+import Glibc
+import Imaging
+import JobSyntax
+import PipelineKit
+
+/// Reads job files: syntax, variables, fields, chain; everything that can be known without a model, a credential or
+/// the network. All findings come from one pass.
+public struct JobLoader: Sendable {
+  static let unsetEnvironmentCode = "environment-unset"
+
+  public var registry: StageRegistry
+  public var environment: @Sendable (String) -> String?
+  /// `--set NAME=VALUE`, the value as typed.
+  public var overrides: [(name: String, value: String)] = []
+  /// `--input GLOB`: replaces the job's input; paths relative to the current folder.
+  public var inputGlobs: [String] = []
+
+  public init(registry: StageRegistry, environment: @escaping @Sendable (String) -> String? = JobLoader.processEnvironment) {
+    self.registry = registry
+    self.environment = environment
+  }
+
+  public static let processEnvironment: @Sendable (String) -> String? = { name in
+    getenv(name).map { String(cString: $0) }
+  }
+
+  /// Reads and checks a job file.
+  ///
+  /// - Throws: `job-unreadable` where the file cannot be read.
+  public func load(path: String) throws(StageError) -> LoadedJob {
+    let bytes: [UInt8]
+    do throws(ImagingError) {
+      bytes = try EncodedPicture.read(path: Array(path.utf8), maxBytes: 256 << 20).array
+    } catch {
+      throw StageError(
+        "job-unreadable", error.message, kind: .job, cause: error.detail.isEmpty ? nil : error.detail, hint: error.hint)
+    }
+    let current = PathBytes.currentFolder ?? PathBytes("/")
+    let absolute = PathBytes(path).isAbsolute ? PathBytes(path) : current.joining(PathBytes(path))
+    return load(bytes, name: path, folder: absolute.normalised.parent)
+  }
+
+  /// Reads and checks the text of a job file.
+  ///
+  /// - Parameters:
+  ///   - name: what messages call the file.
+  ///   - folder: where its relative paths start; absolute.
+  public func load(_ bytes: [UInt8], name file: String, folder: PathBytes) -> LoadedJob {
+    let source = SourceFile(name: file, text: bytes)
+    let (parsed, syntax) = StrictJSON.parse(source)
+    guard let parsed else { return LoadedJob(job: nil, diagnostics: syntax, sources: [source]) }
+    var diagnostics = syntax
+
+    var overrides: [String: JSONValue] = [:]
+    for (name, value) in self.overrides {
+      let declared = parsed["vars"]?.objectValue?.map(\.key) ?? []
+      if !declared.contains(name) {
+        let near = NearestName.suggestion(for: name, among: declared)
+        diagnostics.append(
+          Diagnostic(
+            severity: .error, code: "unknown-variable", message: "--set \(name): the job has no such variable under \"vars\"",
+            file: file, range: parsed["vars"]?.range ?? parsed.range, path: "$.vars",
+            expected: declared.isEmpty ? "a name under \"vars\"" : "one of: " + declared.joined(separator: ", "), found: name,
+            hint: near.map { "did you mean \"\($0)\"?" }))
+      }
+      let (node, problems) = StrictJSON.parse(SourceFile(name: "--set", text: Array(value.utf8)))
+      if let node, !problems.hasErrors {
+        overrides[name] = node.value
+      } else {
+        overrides[name] = .string(value)
+      }
+    }
+
+    var expander = VariableExpander(
+      file: file, vars: parsed["vars"], overrides: overrides, environment: environment)
+    var root = parsed
+    if let members = parsed.objectValue {
+      root.value = .object(
+        members.map { member in
+          member.key == "vars" ? member : JSONMember(key: member.key, keyRange: member.keyRange, value: expander.expand(member.value))
+        })
+    }
+    diagnostics += expander.diagnostics
+
+    let columns = manifestColumns(root, folder: folder)
+    var checker = FieldChecker(file: file, columns: columns, skipping: expander.poisoned)
+    var shape = JobSpec.shape
+    if !inputGlobs.isEmpty {
+      // The command line's input stands in for the job's, which may then be missing.
+      shape.fields.removeAll { $0.name == "input" }
+      checker.check(root, against: shape, owner: "the job", ignoring: ["input"])
+    } else {
+      checker.check(root, against: shape, owner: "the job")
+    }
+    if let vars = root["vars"], vars.objectValue == nil {
+      checker.report(
+        "wrong-type", "\"vars\" expects an object, got \(vars.value.typeName)", at: vars.range, path: vars.path,
+        expected: "an object", found: vars.value.typeName)
+    }
+    let settings = Settings(reading: root, shape: JobSpec.shape, file: file)
+    if inputGlobs.isEmpty { checkInput(settings, root, &checker) }
+    checkTimeZone(settings, root, &checker)
+    let stages = readStages(root["stages"], &checker)
+    ChainLinter.check(stages, root: root, checker: &checker)
+    diagnostics += checker.diagnostics
+    let found = diagnostics.sortedByPlace()
+    if found.hasErrors || stages.isEmpty { return LoadedJob(job: nil, diagnostics: found, sources: [source]) }
+
+    let run = settings[JobSpec.run]
+    let limits = settings[JobSpec.limits]
+    let input: InputDeclaration
+    let inputFolder: PathBytes
+    if inputGlobs.isEmpty {
+      input = Self.declaration(settings[JobSpec.input])
+      inputFolder = folder
+    } else {
+      input = .files(inputGlobs)
+      inputFolder = PathBytes.currentFolder ?? PathBytes("/")
+    }
+    let stem = PathBytes(file).lastComponent.stem.display
+    let job = Job(
+      name: settings[JobSpec.name] ?? stem, file: file, baseFolder: folder, input: input,
+      inputFolder: inputFolder, stages: stages, onError: run?[JobSpec.Run.onError] ?? .continue,
+      deadline: run?[JobSpec.Run.deadline] ?? nil,
+      itemDeadline: run?[JobSpec.Run.itemDeadline] ?? JobSpec.Run.itemDeadline.absent ?? 300,
+      graceTime: run?[JobSpec.Run.graceTime] ?? JobSpec.Run.graceTime.absent ?? 10,
+      timeZone: run?[JobSpec.Run.timeZone] ?? "UTC",
+      decodeLimits: DecodeLimits(
+        maxPixels: limits?[JobSpec.Limits.maxPixels] ?? DecodeLimits().maxPixels,
+        maxSide: limits?[JobSpec.Limits.maxSide] ?? DecodeLimits().maxSide,
+        maxFrames: limits?[JobSpec.Limits.maxFrames] ?? DecodeLimits().maxFrames),
+      memoryLimit: limits?[JobSpec.Limits.memory] ?? nil, portable: settings[JobSpec.portable])
+    return LoadedJob(job: job, diagnostics: found, sources: [source])
+  }
+
+  private static func declaration(_ input: Settings) -> InputDeclaration {
+    let allowEmpty = input[JobSpec.Input.allowEmpty]
+    if let files = input[JobSpec.Input.files] { return .files(files, allowEmpty: allowEmpty) }
+    if let directory = input[JobSpec.Input.directory] {
+      return .directory(
+        directory, recursive: input[JobSpec.Input.recursive], all: input[JobSpec.Input.all], allowEmpty: allowEmpty)
+    }
+    if let list = input[JobSpec.Input.list] { return .list(list, allowEmpty: allowEmpty) }
+    return .manifest(input[JobSpec.Input.manifest] ?? "", allowEmpty: allowEmpty)
+  }
+
+  /// What `${item.NAME}` may name. A manifest that cannot be read is complained about when the run is planned.
+  private func manifestColumns(_ root: JSONNode, folder: PathBytes) -> FieldChecker.Columns {
+    guard inputGlobs.isEmpty, let path = root["input"]?["manifest"]?.stringValue else { return .none }
+    // Standard input can be read once; that is the run's.
+    guard path != "-", let columns = try? InputWalker([.manifest(path)], base: folder).columns() else { return .unknown }
+    return .known(columns.sorted())
+  }
+
+  private func checkInput(_ settings: Settings, _ root: JSONNode, _ checker: inout FieldChecker) {
+    guard let input = root["input"], input.objectValue != nil else { return }
+    let declared = settings[JobSpec.input]
+    guard JobSpec.Input.sources.contains(where: { declared.isSet($0) }) else { return }
+    for problem in InputWalker.check([Self.declaration(declared)]) {
+      var node = input["files"] ?? input["manifest"] ?? input
+      if let element = problem.element, let elements = input["files"]?.arrayValue, element < elements.count {
+        node = elements[element]
+      }
+      checker.append([problem.diagnostic(path: node.path, source: (checker.file, node.range))])
+    }
+  }
+
+  private func checkTimeZone(_ settings: Settings, _ root: JSONNode, _ checker: inout FieldChecker) {
+    guard let node = root["run"]?["timeZone"], let zone = node.stringValue, !zone.contains("${"), !RunClock.knows(zone)
+    else { return }
+    checker.report(
+      "wrong-value", "\"timeZone\" expects a time zone such as Europe/Berlin, got \"\(zone)\"", at: node.range,
+      path: node.path, expected: "a name from the time zone database", found: zone)
+  }
+
+  private func readStages(_ node: JSONNode?, _ checker: inout FieldChecker) -> [JobStage] {
+    guard let node, let elements = node.arrayValue else { return [] }
+    if elements.isEmpty {
+      checker.report(
+        "empty-chain", "\"stages\" is empty: a job needs at least one stage", at: node.range, path: node.path,
+        expected: "stages", found: "none")
+    }
+    var stages: [JobStage] = []
+    var counts: [String: Int] = [:]
+    for (index, element) in elements.enumerated() {
+      guard element.objectValue != nil else {
+        checker.report(
+          "wrong-type", "a stage is an object such as { \"stage\": \"decode\" }, got \(element.value.typeName)",
+          at: element.range, path: element.path, expected: "an object", found: element.value.typeName)
+        continue
+      }
+      guard let nameNode = element["stage"], let name = nameNode.stringValue else {
+        let at = element["stage"] ?? element
+        checker.report(
+          element["stage"] == nil ? "missing-key" : "wrong-type", "a stage needs its name in \"stage\"", at: at.range,
+          path: at.path, expected: "one of: " + registry.names.joined(separator: ", "),
+          found: element["stage"]?.value.typeName ?? "nothing")
+        continue
+      }
+      guard let descriptor = registry[name] else {
+        let near = NearestName.suggestion(for: name, among: registry.names)
+        checker.report(
+          "unknown-stage", "unknown stage \"\(name)\"", at: nameNode.range, path: nameNode.path,
+          expected: "one of: " + registry.names.joined(separator: ", "), found: name,
+          hint: near.map { "did you mean \"\($0)\"?" } ?? "`pipeline stages` lists them")
+        continue
+      }
+      let before = checker.diagnostics.count
+      checker.check(element, against: descriptor.shape, owner: "stage \"\(name)\"", ignoring: ["stage"])
+      let isSound = !Array(checker.diagnostics[before...]).hasErrors
+      let settings = Settings(reading: element, shape: descriptor.shape, file: checker.file)
+      // A required field that is missing or wrong has no value to plan with.
+      let canPlan = descriptor.spec.fields.allSatisfy { !$0.isRequired || settings.isSet($0) } && isSound
+      guard canPlan else { continue }
+      checker.append(descriptor.check(settings))
+      counts[name, default: 0] += 1
+      let label = counts[name] == 1 ? name : "\(name) \(counts[name] ?? 1)"
+      stages.append(
+        JobStage(
+          descriptor: descriptor, settings: settings, plan: descriptor.plan(settings), index: index, label: label))
+    }
+    return stages
+  }
+}

@@ -1,0 +1,210 @@
+import Dispatch
+import Glibc
+import Imaging
+import JobSyntax
+import PipelineKit
+import Synchronization
+
+/// How a run ended.
+public struct RunOutcome: Sendable {
+  public var counts: ItemCounts
+  public var stop: StopReason?
+  /// Seconds from the start of the first item to the end of the last.
+  public var wallSeconds: Double
+  public var cpuSeconds: Double
+  public var peakBytes: Int
+  public var workers: Int
+  /// Workers whose call never came back. The process cannot end through `exit`, which would wait for them.
+  public var abandonedWorkers: Int
+  /// Problems of stages while finishing.
+  public var finishErrors: [StageError]
+
+  /// Interrupted, then a limit, then failures: the first that applies.
+  public var exitCode: Int32 {
+    switch stop {
+    case .interrupted(let signal): 128 + signal
+    case .deadline: 5
+    case .failure, nil: counts.hasFailures || !finishErrors.isEmpty ? 1 : 0
+    }
+  }
+}
+
+/// One run of one job: plan it, execute it, report it.
+public final class JobRun: Sendable {
+  public let job: Job
+  public let options: RunOptions
+  public let values: RunValues
+  public let workers: Int
+  /// Seconds since 1970.
+  public let started: Double
+  private let facts = RunFacts()
+  private let spool: ReportSpool?
+
+  private struct State {
+    var executor: Executor?
+    var pendingStop: StopReason?
+  }
+  private let state = Mutex(State())
+
+  public init(job: Job, options: RunOptions) {
+    self.job = job
+    self.options = options
+    workers = max(1, options.jobs ?? Machine.processors)
+    started = RunClock.now()
+    values = RunValues(
+      baseFolder: job.baseFolder, runID: RunClock.identifier(of: started),
+      runDate: RunClock.day(of: started, zone: job.timeZone))
+    spool = options.keepsReport ? ReportSpool(folder: "/var/tmp") : nil
+  }
+
+  /// Works out what there is to do. Reads folders, lists and manifests, but no picture.
+  public func plan() throws(InputError) -> RunPlan { try Planner.plan(job, run: values) }
+
+  /// Where an item's outputs go, in the order of the chain; nil for names that are only known during the run.
+  public func outputs(of plan: RunPlan, at index: Int) -> [PathBytes?] {
+    Planner.outputs(of: plan, job: job, run: values, at: index)
+  }
+
+  /// Does the work. Nothing is thrown once the first item has started: from then on the outcome tells.
+  ///
+  /// - Throws: where a stage cannot be made ready: a library, a model or a background is missing.
+  public func execute(_ plan: RunPlan, observer: any RunObserver) throws(StageError) -> RunOutcome {
+    let begin = ContinuousClock.now
+    let stages = plan.workCount > 0 ? try makeStages(plan) : []
+    let executor = Executor(
+      stages: stages,
+      configuration: .init(
+        computeWorkers: workers, memoryLimit: job.memoryLimit ?? Machine.memory / 2,
+        itemDeadline: .seconds(job.itemDeadline), deadline: job.deadline.map { .seconds($0) },
+        graceTime: .seconds(job.graceTime), stopsOnFailure: options.failFast || job.onError == .stop),
+      itemCount: plan.inputs.count, run: values, observer: Recorder(spool: spool, next: observer),
+      items: { plan.item(at: $0) })
+    let pending = state.withLock { state in
+      state.executor = executor
+      return state.pendingStop
+    }
+    if let pending { executor.stop(pending) }
+    let result = executor.execute()
+    let finishErrors = Self.finish(stages)
+    // Only a run that was cut short leaves any: their writers are gone or will be with the process.
+    for path in executor.temporaries.remaining { _ = path.withCString { unlink($0) } }
+    let usage = Machine.usage
+    return RunOutcome(
+      counts: result.counts, stop: result.stop, wallSeconds: (ContinuousClock.now - begin) / .seconds(1),
+      cpuSeconds: usage.cpuSeconds, peakBytes: usage.peakBytes, workers: workers,
+      abandonedWorkers: result.abandonedWorkers, finishErrors: finishErrors)
+  }
+
+  /// Ends the run early, from any thread: items in flight get the grace time; the second call ends them at once.
+  public func stop(signal: Int32) {
+    let executor = state.withLock { state in
+      if state.executor == nil { state.pendingStop = .interrupted(signal) }
+      return state.executor
+    }
+    executor?.stop(.interrupted(signal))
+  }
+
+  /// Writes the JSON report, atomically. Needs `keepsReport`.
+  public func writeReport(to path: PathBytes, outcome: RunOutcome) throws(StageError) {
+    try spool?.write(to: path, run: runObject(outcome), tag: values.runID)
+  }
+
+  private func runObject(_ outcome: RunOutcome) -> JSONText {
+    var versions: [(String, JSONText)] = [
+      ("pipeline", .string(options.programVersion)), ("libvips", .string(Libvips.version)),
+    ]
+    var other: [(String, JSONText)] = []
+    for (name, value) in facts.all {
+      if name.hasPrefix("version.") {
+        versions.append((String(name.dropFirst(8)), value))
+      } else {
+        other.append((name, value))
+      }
+    }
+    let stop: JSONText =
+      switch outcome.stop {
+      case .interrupted(let signal): .string("signal \(signal)")
+      case .deadline: "deadline"
+      case .failure: "failure"
+      case nil: nil
+      }
+    return .object(
+      [
+        ("id", .string(values.runID)), ("job", .string(job.name)), ("file", .string(job.file)),
+        ("started", .string(RunClock.timestamp(of: started))), ("wallSeconds", .number(Self.rounded(outcome.wallSeconds))),
+        ("cpuSeconds", .number(Self.rounded(outcome.cpuSeconds))), ("peakBytes", .integer(outcome.peakBytes)),
+        ("workers", .integer(outcome.workers)), ("versions", .object(versions)),
+      ] + other + [
+        ("stop", stop), ("exitCode", .integer(Int(outcome.exitCode))), ("counts", outcome.counts.json),
+      ])
+  }
+
+  private static func rounded(_ seconds: Double) -> Double { (seconds * 1000).rounded() / 1000 }
+
+  private func makeStages(_ plan: RunPlan) throws(StageError) -> [ExecutableStage] {
+    Machine.boundAllocator(workers: workers)
+    do throws(ImagingError) {
+      try Libvips.start()
+    } catch {
+      throw StageError(
+        "libvips-missing", error.message, kind: .environment, cause: error.detail.isEmpty ? nil : error.detail,
+        hint: error.hint)
+    }
+    // One libvips thread a picture while there are pictures enough for every worker; more only when there are not.
+    Libvips.setConcurrency(max(1, workers / max(1, min(workers, plan.workCount))))
+    let resources = StageResources(
+      run: values, computeWorkers: workers, facts: facts, decodeLimits: job.decodeLimits)
+    var stages: [ExecutableStage] = []
+    for stage in job.stages {
+      do throws(StageError) {
+        stages.append(
+          ExecutableStage(
+            label: stage.label, plan: stage.plan, stage: try stage.descriptor.make(stage.settings, resources)))
+      } catch {
+        _ = Self.finish(stages)
+        var error = error
+        error.message = "stage \"\(stage.label)\" cannot start: \(error.message)"
+        throw error
+      }
+    }
+    return stages
+  }
+
+  /// Lets every stage finish; one that does not return within ten seconds is left behind.
+  private static func finish(_ stages: [ExecutableStage]) -> [StageError] {
+    let errors = Mutexed<[StageError]>([])
+    for stage in stages {
+      let done = DispatchSemaphore(value: 0)
+      DispatchQueue(label: "pipeline.finish.\(stage.label)").async {
+        do throws(StageError) {
+          try stage.stage.finish()
+        } catch {
+          errors.value.withLock { $0.append(error) }
+        }
+        done.signal()
+      }
+      if done.wait(timeout: .now() + 10) == .timedOut {
+        errors.value.withLock {
+          $0.append(StageError("finish-timeout", "stage \"\(stage.label)\" did not finish within 10 s", kind: .temporary))
+        }
+      }
+    }
+    return errors.value.withLock { $0 }
+  }
+
+  private final class Mutexed<Value: Sendable>: Sendable {
+    let value: Mutex<Value>
+    init(_ value: Value) { self.value = Mutex(value) }
+  }
+
+  /// Keeps each record for the report before anyone else sees it.
+  private struct Recorder: RunObserver {
+    let spool: ReportSpool?
+    let next: any RunObserver
+
+    func itemEnded(_ record: ItemRecord, finished: Int) {
+      spool?.append(record)
+      next.itemEnded(record, finished: finished)
+    }
+  }
+}

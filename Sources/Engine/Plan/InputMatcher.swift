@@ -1,0 +1,69 @@
+import PipelineKit
+
+/// Whether the next run would read a path as an input: for outputs that would land among the inputs.
+struct InputMatcher {
+  private let patterns: [(fixed: PathBytes, alternatives: [[GlobPattern.Part]])]
+  private let folder: (path: PathBytes, recursive: Bool, endings: Set<String>?)?
+
+  /// Lists and manifests name their inputs one by one, so nothing new can match them.
+  init(_ declaration: InputDeclaration, base: PathBytes) {
+    switch declaration {
+    case .files(let texts, _):
+      patterns = texts.compactMap { text in
+        guard let pattern = try? GlobPattern(text), !pattern.isPlain else { return nil }
+        return (Self.absolute(pattern.fixed, base), pattern.alternatives)
+      }
+      folder = nil
+    case .directory(let path, let recursive, let extensions, let all, _):
+      patterns = []
+      folder = (Self.absolute(PathBytes(path), base), recursive, all ? nil : Set(extensions))
+    case .list, .manifest:
+      patterns = []
+      folder = nil
+    }
+  }
+
+  private static func absolute(_ path: PathBytes, _ base: PathBytes) -> PathBytes {
+    (path.isAbsolute ? path : base.joining(path)).normalised
+  }
+
+  /// - Parameter path: absolute and normalised.
+  func matches(_ path: PathBytes) -> Bool {
+    if let folder, path.isInside(folder.path) {
+      let names = path.components.dropFirst(folder.path.components.count)
+      let isHidden = names.contains { $0.first == UInt8(ascii: ".") }
+      let isDeep = names.count > 1
+      if !isHidden, !names.isEmpty, folder.recursive || !isDeep {
+        guard let endings = folder.endings else { return true }
+        return path.fileExtension.string.map { endings.contains($0.lowercased()) } ?? false
+      }
+    }
+    return patterns.contains { pattern in
+      guard path.isInside(pattern.fixed) else { return false }
+      let names = path.components.dropFirst(pattern.fixed.components.count).map(Array.init)
+      return pattern.alternatives.contains { Self.matches($0[...], names[...]) }
+    }
+  }
+
+  private static func matches(_ parts: ArraySlice<GlobPattern.Part>, _ names: ArraySlice<[UInt8]>) -> Bool {
+    guard let part = parts.first else { return names.isEmpty }
+    switch part {
+    case .folders:
+      let rest = parts.dropFirst()
+      // A closing `**` takes every file below.
+      if rest.isEmpty { return !names.isEmpty && !names.contains { $0.first == UInt8(ascii: ".") } }
+      for skipped in 0...names.count {
+        if skipped > 0, names[names.startIndex + skipped - 1].first == UInt8(ascii: ".") { return false }
+        if matches(rest, names.dropFirst(skipped)) { return true }
+      }
+      return false
+    case .name(let component):
+      guard let name = names.first else { return false }
+      let isHidden = name.first == UInt8(ascii: ".")
+      guard !isHidden || component.namesHiddenFiles, name.withUnsafeBufferPointer({ component.matches($0) }) else {
+        return false
+      }
+      return matches(parts.dropFirst(), names.dropFirst())
+    }
+  }
+}

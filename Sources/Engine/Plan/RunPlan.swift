@@ -1,0 +1,46 @@
+import JobSyntax
+import PipelineKit
+
+/// What a run would do, found out before any work starts.
+public struct RunPlan: Sendable {
+  /// Why an item is not worked on.
+  public enum Decision: Sendable, Hashable {
+    case skip(String)
+    case fail(StageError, stage: String)
+  }
+
+  /// The inputs, in order.
+  public internal(set) var inputs: [InputItem] = []
+  /// Only for items that are not simply worked on, by index.
+  public internal(set) var decisions: [Int: Decision] = [:]
+  /// What the walk passed over.
+  public internal(set) var skippedInputs = SkipTally()
+  /// Problems of the plan: collisions and refusals. Errors keep the run from starting.
+  public internal(set) var findings: [Diagnostic] = []
+
+  /// How many items would be worked on.
+  public var workCount: Int { inputs.count - decisions.count }
+
+  /// The item at a place, as the executor takes it.
+  public func item(at index: Int) -> PlannedItem {
+    let input = inputs[index]
+    switch decisions[index] {
+    case nil: return .run(identity(of: input))
+    case .skip(let reason):
+      var record = ItemRecord(index: index, input: input.name.display, status: .skipped)
+      record.reason = reason
+      return .decided(record)
+    case .fail(let error, let stage):
+      var record = ItemRecord(index: index, input: input.name.display, status: .failed)
+      record.error = error
+      record.failedStage = stage
+      return .decided(record)
+    }
+  }
+
+  func identity(of input: InputItem) -> ItemIdentity {
+    ItemIdentity(
+      index: input.index, path: input.path, name: input.name, directory: input.relativeDirectory,
+      columns: input.columns)
+  }
+}

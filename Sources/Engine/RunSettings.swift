@@ -1,0 +1,48 @@
+import Glibc
+
+/// What this machine offers a run.
+public enum Machine {
+  /// Processors this process may use.
+  public static var processors: Int {
+    var set = cpu_set_t()
+    guard sched_getaffinity(0, MemoryLayout<cpu_set_t>.size, &set) == 0 else {
+      return max(1, Int(sysconf(Int32(_SC_NPROCESSORS_ONLN))))
+    }
+    let count = withUnsafeBytes(of: &set) { $0.reduce(0) { $0 + $1.nonzeroBitCount } }
+    return max(1, count)
+  }
+
+  /// Bytes of physical memory.
+  public static var memory: Int {
+    Int(sysconf(Int32(_SC_PHYS_PAGES))) * Int(sysconf(Int32(_SC_PAGESIZE)))
+  }
+
+  /// Seconds of processor time used so far, and the most bytes of memory held at one time.
+  static var usage: (cpuSeconds: Double, peakBytes: Int) {
+    var usage = rusage()
+    getrusage(RUSAGE_SELF, &usage)
+    let seconds = Double(usage.ru_utime.tv_sec + usage.ru_stime.tv_sec)
+    let micros = Double(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec)
+    return (seconds + micros / 1e6, usage.ru_maxrss * 1024)
+  }
+
+  /// Keeps the allocator from giving every thread an arena of its own, which never shrinks again: memory would follow
+  /// the number of threads instead of the work.
+  public static func boundAllocator(workers: Int) {
+    mallopt(M_ARENA_MAX, Int32(max(2, workers)))
+  }
+}
+
+/// What the command line adds to a job.
+public struct RunOptions: Sendable {
+  /// Compute workers; one for each processor when nil.
+  public var jobs: Int?
+  /// Stop after the first failure, whatever the job says.
+  public var failFast = false
+  /// Whether the report's items are kept.
+  public var keepsReport = false
+  /// The program's version, for the report.
+  public var programVersion = ""
+
+  public init() {}
+}
