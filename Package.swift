@@ -16,6 +16,7 @@ let package = Package(
     // Row 0: C libraries.
     .systemLibrary(name: "CVips", pkgConfig: "vips", providers: [.apt(["libvips-dev"])]),
     .target(name: "COpenVINO", linkerSettings: [.linkedLibrary("dl")]),
+    .target(name: "CSystem"),
 
     // Row 1.
     .target(name: "JobSyntax"),
@@ -29,7 +30,7 @@ let package = Package(
 
     // Row 4. These two meet in PipelineKit and do not import each other.
     .target(name: "Stages", dependencies: ["PipelineKit", "Imaging", "Inference", "JobSyntax"]),
-    .target(name: "Engine", dependencies: ["PipelineKit", "Imaging", "Inference", "JobSyntax"]),
+    .target(name: "Engine", dependencies: ["PipelineKit", "Imaging", "JobSyntax", "CSystem"]),
 
     // Row 5 and 6.
     .target(

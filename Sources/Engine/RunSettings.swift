@@ -1,15 +1,12 @@
+import CSystem
 import Glibc
 
 /// What this machine offers a run.
 public enum Machine {
   /// Processors this process may use.
   public static var processors: Int {
-    var set = cpu_set_t()
-    guard sched_getaffinity(0, MemoryLayout<cpu_set_t>.size, &set) == 0 else {
-      return max(1, Int(sysconf(Int32(_SC_NPROCESSORS_ONLN))))
-    }
-    let count = withUnsafeBytes(of: &set) { $0.reduce(0) { $0 + $1.nonzeroBitCount } }
-    return max(1, count)
+    let allowed = Int(csystem_allowed_processors())
+    return allowed > 0 ? allowed : max(1, Int(sysconf(Int32(_SC_NPROCESSORS_ONLN))))
   }
 
   /// Bytes of physical memory.
@@ -20,7 +17,7 @@ public enum Machine {
   /// Seconds of processor time used so far, and the most bytes of memory held at one time.
   static var usage: (cpuSeconds: Double, peakBytes: Int) {
     var usage = rusage()
-    getrusage(RUSAGE_SELF, &usage)
+    getrusage(__rusage_who_t(RUSAGE_SELF.rawValue), &usage)
     let seconds = Double(usage.ru_utime.tv_sec + usage.ru_stime.tv_sec)
     let micros = Double(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec)
     return (seconds + micros / 1e6, usage.ru_maxrss * 1024)
@@ -29,7 +26,7 @@ public enum Machine {
   /// Keeps the allocator from giving every thread an arena of its own, which never shrinks again: memory would follow
   /// the number of threads instead of the work.
   public static func boundAllocator(workers: Int) {
-    mallopt(M_ARENA_MAX, Int32(max(2, workers)))
+    csystem_bound_arenas(Int32(max(2, workers)))
   }
 }
 

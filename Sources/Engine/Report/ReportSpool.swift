@@ -1,3 +1,4 @@
+import CSystem
 import Glibc
 import JobSyntax
 import PipelineKit
@@ -19,9 +20,8 @@ final class ReportSpool: Sendable {
 
   /// - Parameter folder: where the temporary file is made; it has no name there.
   init(folder: PathBytes) {
-    let temporary = Self.temporaryFile
-    var descriptor = folder.withCString { open($0, O_RDWR | O_CLOEXEC | temporary, 0o600) }
-    if descriptor < 0 { descriptor = open("/tmp", O_RDWR | O_CLOEXEC | temporary, 0o600) }
+    var descriptor = folder.withCString { csystem_unnamed_file($0) }
+    if descriptor < 0 { descriptor = csystem_unnamed_file("/tmp") }
     self.descriptor = descriptor
   }
 
@@ -110,7 +110,4 @@ final class ReportSpool: Sendable {
       return nil
     }
   }
-
-  /// `O_TMPFILE`, which Swift does not import: a file without a name, gone when closed.
-  private static let temporaryFile: Int32 = 0o20000000 | 0o200000
 }

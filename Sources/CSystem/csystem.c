@@ -1,0 +1,14 @@
+#define _GNU_SOURCE
+#include "csystem.h"
+#include <fcntl.h>
+#include <malloc.h>
+#include <sched.h>
+
+int csystem_allowed_processors(void) {
+  cpu_set_t set;
+  return sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 0;
+}
+
+void csystem_bound_arenas(int count) { mallopt(M_ARENA_MAX, count); }
+
+int csystem_unnamed_file(const char *folder) { return open(folder, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600); }
