@@ -131,7 +131,7 @@ struct JSONParser {
     if index == text.count {
       throw stop(
         .emptyDocument, index..<index, expected: "a JSON document", found: text.isEmpty ? "an empty file" : "no value",
-        hint: "a job file begins with '{' and ends with '}'")
+        hint: JSONParser.documentHint)
     }
     while true {
       guard var node = try valueOrOpening() else { continue }
@@ -159,9 +159,9 @@ struct JSONParser {
       let string = try string()
       return node(.string(string), from: start)
     case Byte.minus, Byte.zero...UInt8(ascii: "9"), Byte.plus, Byte.dot: return try number(from: start)
-    case let byte where JSONParser.isWordStart(byte): return try literal(from: start)
+    case let byte where JSONParser.isWordStart(byte) && !wordRange(at: index).isEmpty: return try literal(from: start)
     case Byte.closeBrace, Byte.closeBracket, Byte.comma, Byte.colon: throw missingValue()
-    default: throw strayCharacter(expected: "a value", "for \(placeName(childLocation))")
+    default: throw strayCharacter(expected: valueName, forChild)
     }
   }
 
@@ -169,7 +169,7 @@ struct JSONParser {
     if stack.count >= maxDepth {
       throw stop(
         .tooDeep, index..<index + 1, expected: "at most \(maxDepth) levels of arrays and objects",
-        found: "one more", hint: "a job needs no more than a few levels; is this the right file?")
+        found: "one more", hint: "is this the right file?")
     }
     let isObject = text[index] == Byte.openBrace
     let location = childLocation
@@ -208,6 +208,8 @@ struct JSONParser {
     let key = stack[top].key
     let keyRange = stack[top].keyRange
     if let first = stack[top].firstOfKey[key] {
+      stack[top].members.append(JSONMember(key: key, keyRange: keyRange, value: node))
+      guard hasRoomForFinding() else { return }
       let place = stack[top].members[first].keyRange.start
       report(
         .duplicateKey, range: keyRange, location: node.location,
@@ -216,8 +218,8 @@ struct JSONParser {
         hint: "the first \(quoted(key)) is at line \(place.line), column \(place.column); keep one of them")
     } else {
       stack[top].firstOfKey[key] = stack[top].members.count
+      stack[top].members.append(JSONMember(key: key, keyRange: keyRange, value: node))
     }
-    stack[top].members.append(JSONMember(key: key, keyRange: keyRange, value: node))
   }
 
   /// After a value: a comma (nil: the next value's place follows) or the end of the container (its node).
@@ -254,11 +256,11 @@ struct JSONParser {
     guard index < text.count else { throw unclosed(expected: "':' after the key \(quoted(key))") }
     guard text[index] == Byte.colon else {
       let token = token(at: index)
-      let hint: String? =
+      let hint =
         switch text[index] {
         case UInt8(ascii: "="): "write ':' between key and value, not '='"
         case Byte.comma, Byte.closeBrace: "a key needs a value: \(quoted(key)): …"
-        default: nil
+        default: "put ':' between key and value"
         }
       throw stop(
         .missingColon, token.range, expected: "':'", "after the key \(quoted(key))", found: token.name, hint: hint)
@@ -284,6 +286,7 @@ struct JSONParser {
     return node(value, from: start)
   }
 
+  private static let documentHint = "a JSON document begins with '{' or '['"
   private static let trueWord = Array("true".utf8)[...]
   private static let falseWord = Array("false".utf8)[...]
   private static let nullWord = Array("null".utf8)[...]
@@ -302,31 +305,31 @@ struct JSONParser {
   }
 
   private mutating func check(_ number: JSONNumber, _ node: JSONNode) {
-    let written = shortened(number.text)
-    let place = placeName(node.location)
+    let code: Code
+    let expected: String
+    let hint: String
     if number.isNegativeZero {
-      report(
-        .numberNegativeZero, range: node.range, location: node.location,
-        message: "expected a number other than minus zero for \(place), found \(written)",
-        expected: "a number other than minus zero", found: written, hint: "write 0")
+      (code, expected) = (.numberNegativeZero, "a number other than minus zero")
+      hint = "write 0"
     } else if number.double == nil {
-      let isSmall = Double(number.text) == 0
-      report(
-        .numberNotRepresentable, range: node.range, location: node.location,
-        message: "expected a number that a double can hold for \(place), found \(written)",
-        expected: "a number that a double can hold", found: written,
-        hint: isSmall
-          ? "other than 0 the smallest is about 4.9e-324; write 0 if that is meant"
-          : "the largest is about 1.8e308")
+      (code, expected) = (.numberNotRepresentable, "a number that a double can hold")
+      hint =
+        Double(number.text) == 0
+        ? "other than 0 the smallest is about 4.9e-324; write 0 if that is meant" : "the largest is about 1.8e308"
     } else if number.text.utf8.allSatisfy({ isDigit($0) || $0 == Byte.minus }),
       number.integer.map({ $0.magnitude > 1 << 53 }) ?? true
     {
-      report(
-        .numberNotExact, range: node.range, location: node.location,
-        message: "expected an integer within ±9007199254740992 for \(place), found \(written)",
-        expected: "an integer within ±9007199254740992", found: written,
-        hint: "beyond that, programs that read JSON round integers; write it as a string if it is a name or an id")
+      (code, expected) = (.numberNotExact, "an integer within ±9007199254740992")
+      hint = "beyond that, programs that read JSON round integers; write it as a string if it is a name or an id"
+    } else {
+      return
     }
+    guard hasRoomForFinding() else { return }
+    let written = shortened(number.text)
+    report(
+      code, range: node.range, location: node.location,
+      message: "expected \(expected) for \(placeName(node.location)), found \(written)", expected: expected,
+      found: written, hint: hint)
   }
 
   /// Reads a string from its opening quote to after its closing one.
@@ -438,8 +441,8 @@ struct JSONParser {
     var end = offset + 1
     while end < text.count, Unicode.Scalar(text[end]).properties.isASCIIHexDigit { end += 1 }
     guard [3, 4, 6, 8].contains(end - offset - 1) else { return nil }
-    guard end < text.count else { return end }
-    return isLineBreak(text[end]) || [Byte.comma, Byte.closeBrace, Byte.closeBracket].contains(text[end]) ? end : nil
+    guard let next = text[end...].first(where: { $0 != Byte.space && $0 != Byte.tab }) else { return end }
+    return isLineBreak(next) || [Byte.comma, Byte.closeBrace, Byte.closeBracket].contains(next) ? end : nil
   }
 
   /// Refuses what is not UTF-8 text, or too much of it.
@@ -479,21 +482,20 @@ struct JSONParser {
   // MARK: Errors that end the reading
 
   private mutating func missingValue() -> Stop {
-    if index == text.count { return unclosed(expected: "a value") }
+    if index == text.count { return unclosed(expected: valueName) }
     let token = token(at: index)
-    let place = placeName(childLocation)
-    guard let top = stack.last else {
-      return stop(.missingValue, token.range, expected: "a value", "for \(place)", found: token.name)
-    }
     let byte = text[index]
-    if byte == (top.isObject ? Byte.closeBracket : Byte.closeBrace) {
-      return mismatched(expected: top.isObject ? "a value" : "a value or ']'", "for \(place)", in: top)
+    if let top = stack.last, byte == (top.isObject ? Byte.closeBracket : Byte.closeBrace) {
+      return mismatched(expected: top.isObject ? "a value" : "a value or ']'", forChild, in: top)
     }
-    let hint: String? =
-      if byte == Byte.comma, !top.isObject { "remove the extra comma" } else if byte == Byte.comma || top.isObject {
-        "write null, or leave the key out"
-      } else { nil }
-    return stop(.missingValue, token.range, expected: "a value", "for \(place)", found: token.name, hint: hint)
+    let hint =
+      switch byte {
+      case _ where stack.isEmpty: JSONParser.documentHint
+      case Byte.colon: "remove the extra ':'"
+      case Byte.comma where stack.last?.isObject == false: "remove the extra comma"
+      default: "write null, or leave the key out"
+      }
+    return stop(.missingValue, token.range, expected: valueName, forChild, found: token.name, hint: hint)
   }
 
   private mutating func badKey(orClosing: Bool) -> Stop {
@@ -552,7 +554,7 @@ struct JSONParser {
         hint: top.isObject ? "put a comma between the two members" : "put a comma between the two values"))
   }
 
-  private mutating func mismatched(expected: String, _ place: String, in top: Container) -> Stop {
+  private mutating func mismatched(expected: String, _ place: String?, in top: Container) -> Stop {
     stop(
       .mismatchedBracket, index..<index + 1, expected: expected, place, found: token(at: index).name,
       hint: "the \(top.open) at line \(top.opened.line), column \(top.opened.column) is still open")
@@ -587,7 +589,7 @@ struct JSONParser {
         hint: "the \(top.open) at line \(top.opened.line), column \(top.opened.column) is not closed"))
   }
 
-  private mutating func singleQuotes(expected: String, _ place: String) -> Stop {
+  private mutating func singleQuotes(expected: String, _ place: String?) -> Stop {
     let token = token(at: index)
     guard token.isSingleQuoted else {
       return stop(.singleQuotes, token.range, expected: expected, place, found: token.name)
@@ -597,7 +599,7 @@ struct JSONParser {
       .singleQuotes, token.range, expected: expected, place, found: token.name, hint: "write \(quoted(inner))")
   }
 
-  private mutating func strayCharacter(expected: String, _ place: String) -> Stop {
+  private mutating func strayCharacter(expected: String, _ place: String?) -> Stop {
     let token = token(at: index)
     if text[index] == UInt8(ascii: "'") { return singleQuotes(expected: expected, place) }
     var hint: String?
@@ -629,13 +631,13 @@ struct JSONParser {
         if let near = NearestName.suggestion(for: word, among: ["true", "false", "null"]) {
           "write \(near)"
         } else if stack.isEmpty {
-          "a JSON document begins with '{' or '['"
+          JSONParser.documentHint
         } else {
           "text goes in double quotes: \(quoted(word))"
         }
       }
     return stop(
-      .unknownLiteral, token.range, expected: "a value", "for \(placeName(childLocation))", found: token.name,
+      .unknownLiteral, token.range, expected: valueName, forChild, found: token.name,
       hint: hint)
   }
 
@@ -660,13 +662,13 @@ struct JSONParser {
       hint = "text goes in double quotes: \(quoted(written))"
     }
     return stop(
-      .invalidNumber, range, expected: "a number", "for \(placeName(childLocation))", found: quoteSource(range),
+      .invalidNumber, range, expected: "a number", forChild, found: quoteSource(range),
       hint: hint)
   }
 
   private mutating func unknownLiteralNumber(_ range: Range<Int>, _ written: String) -> Stop {
     stop(
-      .unknownLiteral, range, expected: "a number", "for \(placeName(childLocation))", found: written,
+      .unknownLiteral, range, expected: "a number", forChild, found: written,
       hint: "JSON has no such number; leave the key out")
   }
 
@@ -701,13 +703,16 @@ struct JSONParser {
       hint: hint)
   }
 
+  /// Counts a finding that is one too many; asked before its text is put together.
+  private mutating func hasRoomForFinding() -> Bool {
+    if diagnostics.count < StrictJSON.maxDiagnostics { return true }
+    dropped += 1
+    return false
+  }
+
   private mutating func report(
     _ code: Code, range: SourceRange, location: JSONPath, message: String, expected: String, found: String, hint: String
   ) {
-    guard diagnostics.count < StrictJSON.maxDiagnostics else {
-      dropped += 1
-      return
-    }
     diagnostics.append(
       Diagnostic(
         code: code.rawValue, message: message, file: file.name, range: range, path: location.description,
@@ -721,6 +726,9 @@ struct JSONParser {
     guard let top = stack.last else { return .root }
     return top.isObject ? .member(of: top.ancestor, top.key) : .element(of: top.ancestor, top.elements.count)
   }
+
+  private var forChild: String? { stack.isEmpty ? nil : "for \(placeName(childLocation))" }
+  private var valueName: String { stack.isEmpty ? "a JSON document" : "a value" }
 
   private func placeName(_ location: JSONPath) -> String {
     switch location {
