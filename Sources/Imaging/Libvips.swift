@@ -1,4 +1,5 @@
 import CVips
+import Glibc
 import Synchronization
 
 /// The library as a whole: start, threads, memory.
@@ -16,7 +17,13 @@ public enum Libvips {
     let failure: ImagingError? = started.withLock { started in
       guard !started else { return nil }
       g_log_set_default_handler({ _, level, message, _ in Libvips.note(level, message) }, nil)
-      guard cvips_init() == 0 else {
+      let status = cvips_init()
+      // libvips may have set a handler of its own that swallows warnings; what is set later comes first.
+      for domain in ["VIPS", "GLib", "GLib-GObject"] {
+        let levels = GLogLevelFlags(rawValue: 0b1_1100)
+        g_log_set_handler(domain, levels, { _, level, message, _ in Libvips.note(level, message) }, nil)
+      }
+      guard status == 0 else {
         return ImagingError(
           .internalFault, "libvips could not be started", detail: drainErrors(),
           hint: "check the installation of libvips: vips --version")
@@ -35,7 +42,7 @@ public enum Libvips {
     "VipsForeignLoadCsv", "VipsForeignLoadMatrix", "VipsForeignLoadRaw", "VipsForeignLoadVips",
     "VipsForeignLoadAnalyze", "VipsForeignLoadPpm", "VipsForeignLoadRad", "VipsForeignLoadSvg", "VipsForeignLoadMat",
     "VipsForeignLoadFits", "VipsForeignLoadOpenexr", "VipsForeignLoadNifti", "VipsForeignLoadPdf",
-    "VipsForeignLoadOpenslide",
+    "VipsForeignLoadOpenslide", "VipsForeignLoadMagick",
   ]
 
   /// Such as "8.14.1".
@@ -50,7 +57,11 @@ public enum Libvips {
   }
 
   /// Frees what libvips keeps for the calling thread. Call it when a worker ends.
-  public static func threadShutdown() { vips_thread_shutdown() }
+  public static func threadShutdown() {
+    // Before vips_init the thread-local slots it would free do not exist.
+    guard started.withLock({ $0 }) else { return }
+    vips_thread_shutdown()
+  }
 
   /// Bytes of pixel memory that libvips holds now.
   public static var trackedBytes: Int { Int(vips_tracked_get_mem()) }
@@ -74,10 +85,28 @@ public enum Libvips {
     }
   }
 
+  /// Runs `body` and returns the warnings given on this thread meanwhile.
+  ///
+  /// libvips warns while an operation is built, on the thread that builds it; only evaluation runs elsewhere.
+  static func capturingWarnings<R, E: Error>(_ body: () throws(E) -> R) throws(E) -> (R, [String]) {
+    let thread = UInt(pthread_self())
+    captures.withLock { $0[thread] = [] }
+    defer { captures.withLock { _ = $0.removeValue(forKey: thread) } }
+    let result = try body()
+    return (result, captures.withLock { $0[thread] ?? [] })
+  }
+
+  private static let captures = Mutex<[UInt: [String]]>([:])
+
   private static func note(_ level: GLogLevelFlags, _ message: UnsafePointer<CChar>?) {
     // Levels: 2 error, 3 critical, 4 warning; anything chattier is dropped.
     guard level.rawValue & 0b1_1100 != 0, let message else { return }
     let text = String(cString: message)
+    let thread = UInt(pthread_self())
+    let isCaptured = captures.withLock { captures in
+      captures[thread]?.append(text) != nil
+    }
+    guard !isCaptured else { return }
     warnings.withLock { list in
       if list.count == 256 { list.removeFirst() }
       list.append(text)
@@ -122,7 +151,7 @@ final class VipsRef: @unchecked Sendable {
   var bands: Int { Int(vips_image_get_bands(pointer)) }
   var format: VipsBandFormat { vips_image_get_format(pointer) }
   var interpretation: VipsInterpretation { vips_image_guess_interpretation(pointer) }
-  var hasAlpha: Bool { vips_image_hasalpha(pointer) != 0 }
+  var hasAlpha: Bool { pointer.pointee.Coding == VIPS_CODING_NONE && vips_image_hasalpha(pointer) != 0 }
   /// Whether the pixels lie in memory already.
   var isInMemory: Bool {
     pointer.pointee.dtype == VIPS_IMAGE_SETBUF || pointer.pointee.dtype == VIPS_IMAGE_SETBUF_FOREIGN

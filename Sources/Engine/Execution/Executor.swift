@@ -85,6 +85,7 @@ final class Executor: Sendable {
   private let state = Mutex(State())
   private let observing = Mutex(())
   private let over = DispatchSemaphore(value: 0)
+  private let admission = DispatchQueue(label: "pipeline.admission")
   private let started = ContinuousClock.now
   let temporaries = TemporaryFiles()
   private let claims = OutputClaims()
@@ -149,7 +150,10 @@ final class Executor: Sendable {
       if reason != .failure, state.forcedAt == nil { state.forcedAt = .now + configuration.graceTime }
       return isSecondSignal
     }
-    if force { forceEnd() } else { admit() }
+    // Not here: the caller may be an observer in the middle of a record.
+    admission.async { [self] in
+      if force { forceEnd() } else { admit() }
+    }
   }
 
   // MARK: Admission
@@ -172,11 +176,10 @@ final class Executor: Sendable {
       let step: Step = state.withLock { state in
         if state.isOver { return .wait }
         guard state.nextItem < itemCount else {
-          if state.inFlight.isEmpty {
-            state.isOver = true
-            return .over
-          }
-          return .wait
+          // Not before the last record was seen by the observer.
+          guard state.finished == itemCount else { return .wait }
+          state.isOver = true
+          return .over
         }
         guard state.stop != nil || state.inFlight.count < admissionLimit else { return .wait }
         let planned = items(state.nextItem)
@@ -348,12 +351,11 @@ final class Executor: Sendable {
   private func end(_ record: ItemRecord) {
     // Calls to the observer do not overlap, and its count never runs backwards.
     observing.withLock { _ in
-      let finished = state.withLock { state in
+      observer.itemEnded(record, finished: state.withLock { $0.finished } + 1)
+      state.withLock { state in
         state.counts[record.status] += 1
         state.finished += 1
-        return state.finished
       }
-      observer.itemEnded(record, finished: finished)
     }
   }
 
