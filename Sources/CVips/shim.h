@@ -6,7 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 #include <vips/vips.h>
 
@@ -36,9 +35,6 @@ CVIPS int cvips_load_jpeg(VipsSource *source, VipsImage **out, int shrink) {
 CVIPS int cvips_load_webp(VipsSource *source, VipsImage **out, double scale) {
   return vips_webpload_source(source, out, "access", VIPS_ACCESS_SEQUENTIAL, "fail_on", VIPS_FAIL_ON_ERROR,
     "scale", scale, NULL);
-}
-CVIPS int cvips_load_magick(const char *name, VipsImage **out) {
-  return vips_magickload(name, out, "access", VIPS_ACCESS_RANDOM, "fail_on", VIPS_FAIL_ON_ERROR, NULL);
 }
 
 // Savers to memory.
@@ -141,8 +137,8 @@ CVIPS int cvips_smartcrop(VipsImage *in, VipsImage **out, int width, int height,
 CVIPS int cvips_colourspace(VipsImage *in, VipsImage **out, VipsInterpretation to, VipsInterpretation from) {
   return vips_colourspace(in, out, to, "source_space", from, NULL);
 }
-CVIPS int cvips_icc_to_srgb(VipsImage *in, VipsImage **out) {
-  return vips_icc_transform(in, out, "srgb", "embedded", TRUE, "intent", VIPS_INTENT_RELATIVE,
+CVIPS int cvips_icc_to_srgb(VipsImage *in, VipsImage **out, VipsIntent intent) {
+  return vips_icc_transform(in, out, "srgb", "embedded", TRUE, "intent", intent,
     "black_point_compensation", TRUE, "depth", 8, NULL);
 }
 CVIPS int cvips_black(VipsImage **out, int width, int height, int bands) {
@@ -201,20 +197,3 @@ CVIPS long long cvips_read(int fd, void *to, size_t length) {
 }
 CVIPS int cvips_rewind(int fd) { return lseek(fd, 0, SEEK_SET) < 0 ? -errno : 0; }
 CVIPS int cvips_close(int fd) { return close(fd); }
-// A file in memory that holds these bytes, for a loader that only opens names. The descriptor, or -errno.
-CVIPS int cvips_memory_file(const void *bytes, size_t length) {
-  int fd = (int)syscall(SYS_memfd_create, "picture", 1u /* MFD_CLOEXEC */);
-  if (fd < 0) return -errno;
-  size_t done = 0;
-  while (done < length) {
-    ssize_t n = write(fd, (const char *)bytes + done, length - done);
-    if (n < 0 && errno == EINTR) continue;
-    if (n <= 0) {
-      int code = n < 0 ? errno : EIO;
-      close(fd);
-      return -code;
-    }
-    done += (size_t)n;
-  }
-  return fd;
-}

@@ -147,11 +147,10 @@ public final class EncodedPicture: Sendable {
     let probe = HeaderProbe(raw, format)
     if let probe { try check(probe.width, probe.height, format: format, limits: limits) }
     if format == .bmp {
-      // ImageMagick's loader knows no header without pixels; ours tells all that is needed.
-      guard let probe else { throw damagedHeader(format) }
+      let bitmap = try BitmapDecoder(header: raw)
       return PictureHeader(
-        format: format, width: probe.width, height: probe.height, orientation: 1, bands: 3,
-        hasAlpha: probe.bitsPerPixel == 32, bitsPerSample: 8, frames: 1, hasProfile: false, interpretation: "srgb")
+        format: format, width: bitmap.width, height: bitmap.height, orientation: 1, bands: bitmap.hasAlpha ? 4 : 3,
+        hasAlpha: bitmap.hasAlpha, bitsPerSample: 8, frames: 1, hasProfile: false, interpretation: "srgb")
     }
     guard let source = open() else {
       throw ImagingError(.internalFault, "libvips could not open the bytes", detail: Libvips.drainErrors())
@@ -169,7 +168,8 @@ public final class EncodedPicture: Sendable {
     }
     let image = VipsRef(adopting: out)
     try check(image.width, image.height, format: format, limits: limits)
-    let frames = max(image.int("n-pages") ?? 1, probe?.frames ?? 1)
+    // The "pages" of JPEG 2000 are smaller versions of the same picture.
+    let frames = format == .jp2 ? 1 : max(image.int("n-pages") ?? 1, probe?.frames ?? 1)
     guard frames <= limits.maxFrames else {
       throw ImagingError(
         .limit, "the file holds \(frames) frames, more than the limit of \(limits.maxFrames)",
@@ -228,7 +228,7 @@ public final class EncodedPicture: Sendable {
   /// The image is lazy and can be evaluated once: damaged pixels show when it is materialised, encoded or read.
   public func decode() throws(ImagingError) -> Image {
     let loaded = try load(shrunkFor: nil)
-    return try finish(WorkingSpace.convert(loaded, warn: warn))
+    return try finish(WorkingSpace.convert(loaded.image, warn: warn))
   }
 
   /// As `decode()` and then `resized(plan)`, but decoding no more of the picture than the plan needs.
@@ -248,7 +248,9 @@ public final class EncodedPicture: Sendable {
     let height = turned ? plan.scaledWidth : plan.scaledHeight
     let unscaled = width == header.width && height == header.height
     let loaded = try load(shrunkFor: unscaled || plan.kernel == .nearest ? nil : (width, height))
-    let scaled = try Resampling.scale(loaded, toWidth: width, height: height, plan.kernel)
+    let scaled = try Resampling.scale(
+      loaded.image, toWidth: width, height: height, plan.kernel, shrunk: loaded.shrunk,
+      from: (header.width, header.height))
     let upright = try finish(WorkingSpace.convert(scaled, warn: warn))
     return try upright.framed(plan)
   }
@@ -288,11 +290,19 @@ public final class EncodedPicture: Sendable {
     return result
   }
 
-  /// Opens the pixels, lazily and from the top down.
-  private func load(shrunkFor target: (width: Int, height: Int)?) throws(ImagingError) -> VipsRef {
+  /// Opens the pixels, lazily and from the top down, shrunk by the decoder as far as the target allows.
+  ///
+  /// - Returns: the image, and how many times a JPEG was shrunk: its sides are then cut to whole pixels.
+  private func load(
+    shrunkFor target: (width: Int, height: Int)?
+  ) throws(ImagingError) -> (image: VipsRef, shrunk: Int) {
     let format = header.format
     let what = "reading this \(format.displayName) picture"
-    if format == .bmp { return try loadBMP() }
+    if format == .bmp {
+      return try bytes.withUnsafeBytes { (raw) throws(ImagingError) in
+        (try BitmapDecoder(header: raw).decode(raw).ref, 1)
+      }
+    }
     guard let source = vips_source_new_from_blob(bytes.blob) else {
       throw ImagingError(.internalFault, "libvips could not open the bytes", detail: Libvips.drainErrors())
     }
@@ -302,32 +312,23 @@ public final class EncodedPicture: Sendable {
       switch format {
       case .jpeg:
         let shrink = Resampling.jpegShrink(ratio)
-        if shrink > 1 {
-          return try vips(what, .damaged, about: format.errorWords) { cvips_load_jpeg(source, $0, Int32(shrink)) }
-        }
-      case .webp:
+        guard shrink > 1, min(header.width, header.height) >= shrink else { break }
+        let image = try vips(what, .damaged, about: format.errorWords) { cvips_load_jpeg(source, $0, Int32(shrink)) }
+        return (image, shrink)
+      case .webp where !header.hasAlpha:
         let scale = Resampling.webpScale(ratio)
-        if scale < 1 {
-          return try vips(what, .damaged, about: format.errorWords) { cvips_load_webp(source, $0, scale) }
-        }
+        guard scale < 1 else { break }
+        return (try vips(what, .damaged, about: format.errorWords) { cvips_load_webp(source, $0, scale) }, 1)
       default: break
       }
     }
-    return try vips(what, .damaged, about: format.errorWords) { cvips_load(format.loader, source, $0) }
-  }
-
-  private func loadBMP() throws(ImagingError) -> VipsRef {
-    // ImageMagick chooses among its many coders by content, unless the name has a prefix, and a prefix needs a name.
-    let fd = bytes.withUnsafeBytes { cvips_memory_file($0.baseAddress, $0.count) }
-    guard fd >= 0 else {
-      throw ImagingError(.memory, "there is no memory to read this BMP picture", detail: Self.systemMessage(-fd))
+    let image = try vips(what, .damaged, about: format.errorWords) { cvips_load(format.loader, source, $0) }
+    // Lab packed into 32 bits is no band format that can be resampled.
+    guard image.pointer.pointee.Coding == VIPS_CODING_LABQ else { return (image, 1) }
+    let unpacked = try vips("unpacking Lab") {
+      cvips_colourspace(image.pointer, $0, VIPS_INTERPRETATION_LAB, VIPS_INTERPRETATION_LABQ)
     }
-    defer { _ = cvips_close(fd) }
-    let lazy = try vips("reading this BMP picture", .damaged, about: PictureFormat.bmp.errorWords) {
-      cvips_load_magick("BMP:/proc/self/fd/\(fd)", $0)
-    }
-    guard lazy.width == header.width, lazy.height == header.height else { throw Self.damagedHeader(.bmp) }
-    return try Image(adopting: lazy, lazyFrom: .bmp).materialised().ref
+    return (unpacked, 1)
   }
 }
 
@@ -355,7 +356,7 @@ extension PictureFormat {
     case .tiff: ["tiff"]
     case .gif: ["gif"]
     case .jp2: ["jp2k"]
-    case .bmp: ["magick"]
+    case .bmp: []
     }
   }
 }

@@ -7,7 +7,6 @@ struct HeaderProbe: Equatable {
   var height: Int
   /// Frames, where the header says so at once (animated PNG).
   var frames: Int? = nil
-  var bitsPerPixel: Int? = nil
 
   /// nil where the format is not probed here or the sides were not found; the decoder has the word then.
   init?(_ b: UnsafeRawBufferPointer, _ format: PictureFormat) {
@@ -25,11 +24,10 @@ struct HeaderProbe: Equatable {
     self = found
   }
 
-  private init(_ width: Int, _ height: Int, frames: Int? = nil, bitsPerPixel: Int? = nil) {
+  private init(_ width: Int, _ height: Int, frames: Int? = nil) {
     self.width = width
     self.height = height
     self.frames = frames
-    self.bitsPerPixel = bitsPerPixel
   }
 
   /// The first start-of-frame marker (ITU-T T.81, B.2.2).
@@ -86,12 +84,12 @@ struct HeaderProbe: Equatable {
 
   private static func bmp(_ b: UnsafeRawBufferPointer) -> HeaderProbe? {
     guard b.count >= 26 else { return nil }
-    if b.little32(14) == 12 { return HeaderProbe(b.little16(18), b.little16(20), bitsPerPixel: b.little16(24)) }
+    if b.little32(14) == 12 { return HeaderProbe(b.little16(18), b.little16(20)) }
     guard b.count >= 30 else { return nil }
     // Signed: a negative height means that rows run from the top.
     let width = Int(Int32(truncatingIfNeeded: b.little32(18)))
     let height = Int(Int32(truncatingIfNeeded: b.little32(22)))
-    return HeaderProbe(width, abs(height), bitsPerPixel: b.little16(28))
+    return HeaderProbe(width, abs(height))
   }
 
   /// The largest image spatial extent ("ispe") among the item properties (ISO/IEC 23008-12, 6.5.3). Tiles and

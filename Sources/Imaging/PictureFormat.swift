@@ -48,7 +48,7 @@ public enum PictureFormat: String, CaseIterable, Sendable, Hashable {
   /// Whether the format can hold an alpha band as it is written here.
   public var hasAlpha: Bool { self != .jpeg && self != .bmp }
 
-  /// The libvips operation that reads it, by nickname.
+  /// The libvips operation that reads it, by nickname; empty for BMP, which is read without libvips.
   public var loader: String {
     switch self {
     case .jpeg: "jpegload_source"
@@ -59,7 +59,7 @@ public enum PictureFormat: String, CaseIterable, Sendable, Hashable {
     case .tiff: "tiffload_source"
     case .gif: "gifload_source"
     case .jp2: "jp2kload_source"
-    case .bmp: "magickload"
+    case .bmp: ""
     }
   }
 

@@ -6,9 +6,10 @@ enum WorkingSpace {
   /// Applies the embedded ICC profile, or libvips' reading of the colour space where there is none that can be used.
   static func convert(_ image: VipsRef, warn: (String) -> Void) throws(ImagingError) -> VipsRef {
     let profile = Profile(of: image)
+    let decision = profile?.decision
     let kind = image.interpretation
     let isEightBitRGB = image.format == VIPS_FORMAT_UCHAR && kind == VIPS_INTERPRETATION_sRGB
-    if isEightBitRGB && (image.bands == 3 || image.bands == 4) && (profile == nil || profile?.isSRGB == true) {
+    if isEightBitRGB && (image.bands == 3 || image.bands == 4) && (decision == nil || decision == .isSRGB) {
       return image
     }
 
@@ -30,25 +31,20 @@ enum WorkingSpace {
     }
 
     var converted: VipsRef?
-    if let profile, profile.isUsable(for: colour) {
-      if !profile.isSRGB {
-        var input = colour
-        if profile.space == "RGB " && colour.bands == 1 { input = try threeBands(colour) }
-        do throws(ImagingError) {
-          converted = try vips("applying the colour profile") { cvips_icc_to_srgb(input.pointer, $0) }
-        } catch {
-          warn("the embedded colour profile could not be used (\(error.detail)); the picture is read without it")
-        }
-      }
-    } else if let profile {
-      warn("the embedded colour profile is broken or for another kind of picture; the picture is read without it")
-      _ = profile
+    var keepsProfile = false
+    switch decision {
+    case nil: break
+    case .convert(let intent) where profile?.fits(colour) == true:
+      let input = profile?.space == "RGB " && colour.bands == 1 ? try threeBands(colour) : colour
+      converted = try vips("applying the colour profile") { cvips_icc_to_srgb(input.pointer, $0, intent.vips) }
+    case .isSRGB where profile?.fits(colour) == true: keepsProfile = true
+    default:
+      warn("the embedded colour profile is broken or made for another kind of picture; it is not used")
     }
-    let keepsProfile = converted != nil || profile?.isSRGB == true && profile?.isUsable(for: colour) == true
     if converted == nil {
       colour = try withoutProfile(colour)
-      converted = try plainSRGB(colour)
-      if keepsProfile, let profile { converted = try profile.attached(to: converted ?? colour) }
+      let plain = try plainSRGB(colour)
+      if keepsProfile, let profile { converted = try profile.attached(to: plain) } else { converted = plain }
     }
     guard var result = converted else { throw ImagingError(.internalFault, "the colours could not be converted") }
     if result.format != VIPS_FORMAT_UCHAR {
@@ -127,10 +123,9 @@ struct Profile {
   }
 
   /// Whether it describes pixels of this kind.
-  func isUsable(for colour: VipsRef) -> Bool {
+  func fits(_ colour: VipsRef) -> Bool {
     switch colour.interpretation {
-    case VIPS_INTERPRETATION_scRGB, VIPS_INTERPRETATION_LAB, VIPS_INTERPRETATION_LABS, VIPS_INTERPRETATION_LABQ,
-      VIPS_INTERPRETATION_XYZ:
+    case VIPS_INTERPRETATION_scRGB, VIPS_INTERPRETATION_LAB, VIPS_INTERPRETATION_LABS, VIPS_INTERPRETATION_XYZ:
       return false
     default: break
     }
@@ -140,12 +135,25 @@ struct Profile {
     }
   }
 
-  /// Whether it is sRGB to within two levels, so that its conversion can be skipped.
-  var isSRGB: Bool {
-    guard space == "RGB " else { return false }
+  /// What is to be done with pixels of this profile.
+  enum Decision: Hashable {
+    /// It is sRGB to within two levels: nothing.
+    case isSRGB
+    case convert(Intent)
+    /// It cannot be used.
+    case unusable
+  }
+  enum Intent: Hashable {
+    case relative, perceptual
+    var vips: VipsIntent { self == .relative ? VIPS_INTENT_RELATIVE : VIPS_INTENT_PERCEPTUAL }
+  }
+
+  /// Tried on a few colours, once per profile.
+  var decision: Decision {
+    guard let space, ["RGB ", "GRAY", "CMYK"].contains(space) else { return .unusable }
     let key = EncodedBytes(bytes).sha256
     if let known = Self.decisions.withLock({ $0[key] }) { return known }
-    let answer = (try? measured()) ?? false
+    let answer = (try? tried(space)) ?? .unusable
     Self.decisions.withLock { known in
       if known.count >= 256 { known.removeAll() }
       known[key] = answer
@@ -153,19 +161,34 @@ struct Profile {
     return answer
   }
 
-  private static let decisions = Mutex<[String: Bool]>([:])
+  private static let decisions = Mutex<[String: Decision]>([:])
 
-  /// Converts a grid of 9 × 9 × 9 colours and compares.
-  private func measured() throws(ImagingError) -> Bool {
+  private func tried(_ space: String) throws(ImagingError) -> Decision {
+    // A grid of 9 × 9 × 9 colours; grey and CMYK need only be seen to work.
     let steps: [UInt8] = [0, 32, 64, 96, 128, 160, 192, 224, 255]
     var grid: [UInt8] = []
     for r in steps { for g in steps { for b in steps { grid += [r, g, b] } } }
-    let plain = try Image(width: 27, height: 27, bands: 3, bytes: grid)
-    let tagged = try attached(to: plain.ref)
-    let converted = try vips("applying a profile") { cvips_icc_to_srgb(tagged.pointer, $0) }
-    let result = try Image(adopting: converted, lazyFrom: nil).bytes()
-    guard result.count == grid.count else { return false }
-    return zip(grid, result).allSatisfy { abs(Int($0) - Int($1)) <= 2 }
+    let sample: Image =
+      switch space {
+      case "RGB ": try Image(width: 27, height: 27, bands: 3, bytes: grid)
+      case "GRAY": try Image(width: 9, height: 1, bands: 1, bytes: steps)
+      default: try Image(width: 3, height: 3, bands: 4, bytes: Array(grid.prefix(36)))
+      }
+    var input = try attached(to: sample.ref)
+    if space == "CMYK" { input = try attached(to: sample.ref.named(VIPS_INTERPRETATION_CMYK)) }
+    // libvips puts a profile of its own in the place of one that it cannot use, and only warns. A profile with tables
+    // for one intent alone (A2B0) is used with that one.
+    for intent in [Intent.relative, .perceptual] {
+      let attempt = try? Libvips.capturingWarnings { () throws(ImagingError) in
+        try vips("applying a profile") { cvips_icc_to_srgb(input.pointer, $0, intent.vips) }
+      }
+      guard let (converted, warnings) = attempt, !warnings.contains(where: { $0.contains("profile") }) else { continue }
+      let result = try Image(adopting: converted, lazyFrom: nil).bytes()
+      guard space == "RGB ", result.count == grid.count else { return .convert(intent) }
+      return zip(grid, result).allSatisfy { abs(Int($0) - Int($1)) <= 2 } ? .isSRGB : .convert(intent)
+    }
+    _ = Libvips.drainErrors()
+    return .unusable
   }
 
   func attached(to image: VipsRef) throws(ImagingError) -> VipsRef {
