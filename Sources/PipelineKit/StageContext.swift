@@ -228,6 +228,15 @@ public enum TemplateValues {
 }
 
 extension StageError {
+  /// Runs imaging work and carries its error over.
+  public static func imaging<R>(_ body: () throws(ImagingError) -> R) throws(StageError) -> R {
+    do throws(ImagingError) {
+      return try body()
+    } catch {
+      throw StageError(error)
+    }
+  }
+
   /// Carries an imaging error over, with its class.
   public init(_ error: ImagingError) {
     let kind: ErrorClass =

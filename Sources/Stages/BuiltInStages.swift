@@ -1,0 +1,16 @@
+import PipelineKit
+
+/// The stages that come with the program.
+public enum BuiltInStages {
+  /// Registers all of them, through the same call as anyone else's.
+  ///
+  /// - Throws: `stage-name-taken` when one of the names is registered already.
+  public static func register(in registry: inout StageRegistry) throws(StageError) {
+    try registry.register(Decode.self)
+    try registry.register(Resize.self)
+    try registry.register(Segment.self)
+    try registry.register(Composite.self)
+    try registry.register(Encode.self)
+    try registry.register(Write.self)
+  }
+}

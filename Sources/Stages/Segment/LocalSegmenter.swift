@@ -1,0 +1,63 @@
+import Imaging
+import Inference
+import JobSyntax
+import PipelineKit
+
+/// A model on this machine. One compiled model serves all workers, with a request for each.
+struct LocalSegmenter: Segmenter {
+  private let pool: InferencePool
+  private let recipe: ModelRecipe
+
+  init(model name: String, precision: Precision, resources: StageResources) throws(StageError) {
+    guard let recipe = ModelCatalogue.named(name) else {
+      throw StageError("unknown-model", "unknown model \"\(name)\"", kind: .job, hint: "`pipeline models list` names them")
+    }
+    self.recipe = recipe
+    do throws(InferenceError) {
+      let model = try Model(
+        recipe: recipe, precision: precision, requests: resources.computeWorkers, threads: resources.computeWorkers)
+      pool = try InferencePool(model)
+      resources.facts.set("version.openvino", .string(model.runtimeVersion))
+      resources.facts.set(
+        "model",
+        .object([
+          ("name", .string(recipe.name)), ("sha256", .string(model.sha256)), ("verified", .bool(model.verified)),
+          ("precision", .string(model.precisionUsed)),
+        ]))
+    } catch {
+      throw StageError(error, kind: .environment)
+    }
+  }
+
+  /// Follows rembg's recipe: alpha ignored, stretched to the model's size by an 8-bit Lanczos, the model's map spread
+  /// over 0…255 and cut to 8 bits, and stretched back by the same Lanczos.
+  func matte(of picture: Image) throws(StageError) -> Image? {
+    let input = try StageError.imaging { () throws(ImagingError) in
+      try picture.withoutAlpha().withPixels { pixels in
+        LanczosResampler.resize(
+          pixels.bindMemory(to: UInt8.self), width: picture.width, height: picture.height, bands: 3,
+          toWidth: recipe.width, toHeight: recipe.height)
+      }
+    }
+    let map: MaskMap
+    do throws(InferenceError) {
+      map = try recipe.maskMap(of: try pool.map(of: input))
+    } catch {
+      throw StageError(error, kind: .temporary)
+    }
+    guard let small = map.bytes else { return nil }
+    return try StageError.imaging { () throws(ImagingError) in
+      try Image(
+        width: picture.width, height: picture.height, bands: 1,
+        bytes: LanczosResampler.resize(
+          small, width: recipe.width, height: recipe.height, bands: 1, toWidth: picture.width,
+          toHeight: picture.height))
+    }
+  }
+}
+
+extension StageError {
+  init(_ error: InferenceError, kind: ErrorClass) {
+    self.init(error.code.rawValue, error.message, kind: kind, hint: error.hint)
+  }
+}
