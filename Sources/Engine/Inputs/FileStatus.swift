@@ -89,7 +89,7 @@ struct SystemError: Error, Sendable, Hashable {
   var isMissing: Bool { code == ENOENT || code == ENOTDIR }
 }
 
-/// Calls `body` with `path` as a C string.
+/// Calls `body` with `path` as a C string. The buffer is never empty, as it ends in a NUL.
 func withCPath<T>(_ path: [UInt8], _ body: (UnsafePointer<CChar>) -> T) -> T {
   var terminated = path
   terminated.append(0)
