@@ -1,0 +1,186 @@
+import Glibc
+import Imaging
+import PipelineKit
+
+/// Writes encoded pictures to files, whole or not at all.
+public struct Write: Stage {
+  static let to = Field<Template>.template(
+    "to", default: nil,
+    help: "the file's path, seen from the job file, such as `out/${item.dir}/${item.stem}.${ext}`; folders are made")
+  static let overwrite = Field<ExistingOutput>.choice(
+    "overwrite", default: .replace, help: "what to do with a file that is there already")
+  static let inPlace = Field<Bool>.boolean(
+    "inPlace", default: false, help: "whether an output may replace an input, or land where the next run would read it"
+  )
+
+  public static let spec = StageSpec(
+    name: "write",
+    summary: "Writes the encoded picture to a file.",
+    notes: [
+      "A reader, a kill or a power cut sees the old file, the new one, or none: never a part. The bytes go to a "
+        + "temporary name in the same folder, reach the disk, are opened again and checked, and only then get their name. "
+        + "A symbolic link at that name is replaced, not followed.",
+      "Text in `to` may name any folder. What `${item.…}` brings in may name folders below, never `..` or an absolute "
+        + "path.",
+      "Two pictures of one run never write the same file: the second fails.",
+    ],
+    fields: [to, overwrite, inPlace],
+    examples: [
+      #"{ "stage": "write", "to": "out/${item.dir}/${item.stem}.${ext}" }"#,
+      #"{ "stage": "write", "to": "../site/img/${item.stem}-${image.width}.${ext}", "overwrite": "skip" }"#,
+    ])
+
+  public static func plan(_ settings: Settings) -> StagePlan {
+    var plan = StagePlan(lane: .storage, accepts: .encoded, produces: .output)
+    plan.outputs = [settings[to]]
+    plan.existing = settings[overwrite]
+    plan.mayReplaceInputs = settings[inPlace]
+    return plan
+  }
+
+  private let template: Template
+  private let overwrite: ExistingOutput
+  private let mayReplaceInput: Bool
+
+  public init(_ settings: Settings, resources: StageResources) throws(StageError) {
+    template = settings[Self.to]
+    overwrite = settings[Self.overwrite]
+    mayReplaceInput = settings[Self.inPlace]
+  }
+
+  public func process(_ item: Item, in context: StageContext) throws(StageError) -> Outcome {
+    guard let encoded = item.encoded else {
+      throw StageError("internalFault", "write got an item that was not encoded", kind: .job)
+    }
+    let path = try OutputPath.resolve(template, in: context.run.baseFolder) { variable in
+      TemplateValues.value(of: variable, identity: item.identity, run: context.run, item: item)
+    }
+    guard context.claims.claim(path) else {
+      throw StageError(
+        "output-collision", "this run has written \(path.printable) already, for another picture or stage",
+        hint: "make the names differ, with ${item.dir} or ${item.index}")
+    }
+    let before = FileAt(path)
+    try refuse(before, at: path, for: item)
+    if before != nil {
+      switch overwrite {
+      case .replace: break
+      case .skip: return kept(path, item, context)
+      case .error: throw Self.exists(path)
+      }
+    }
+
+    try AtomicFile.makeFolders(path.parent)
+    let digest = encoded.bytes.sha256
+    let tag = context.run.runID + (context.run.shard.map { "-\($0)" } ?? "")
+    let isWritten = try encoded.bytes.withUnsafeBytes { (bytes) throws(StageError) in
+      try AtomicFile.write(
+        bytes, to: path, existing: overwrite == .replace ? .replace : .keep, tag: tag,
+        temporaries: context.temporaries
+      ) { (temporary) throws(StageError) in
+        try Self.verify(temporary, holds: encoded, for: path)
+        // The last moment at which nothing has happened yet.
+        guard !context.isCancelled else {
+          throw StageError("cancelled", "the picture was given up before \(path.printable) was in place")
+        }
+      }
+    }
+    guard isWritten else {
+      // It appeared while this run was at work.
+      if overwrite == .skip { return kept(path, item, context) }
+      throw Self.exists(path)
+    }
+    let isBooked = context.book(
+      OutputRecord(
+        place: .path(path), format: encoded.format.rawValue, width: encoded.width, height: encoded.height,
+        bytes: encoded.bytes.count, sha256: digest))
+    // The item was given up while the file got its name, and its report is closed. What was replaced can't come back,
+    // and the file is whole; where nothing was before, nothing stays.
+    if !isBooked, before == nil { _ = path.withCString { unlink($0) } }
+    return .next(item)
+  }
+
+  private func kept(_ path: PathBytes, _ item: Item, _ context: StageContext) -> Outcome {
+    context.warn("output-kept", "\(path.printable) was there already and stays as it is")
+    return .next(item)
+  }
+
+  private static func exists(_ path: PathBytes) -> StageError {
+    StageError(
+      "output-exists", "the output \(path.printable) exists already",
+      hint: "\"overwrite\": \"replace\" or \"skip\" would go on")
+  }
+
+  /// Refuses what must not be replaced by a picture.
+  private func refuse(_ existing: FileAt?, at path: PathBytes, for item: Item) throws(StageError) {
+    guard let existing else { return }
+    switch existing.kind {
+    case S_IFREG, S_IFLNK: break
+    case S_IFDIR: throw StageError("output-is-folder", "\(path.printable) is a folder, so no file can be written there")
+    default:
+      throw StageError(
+        "output-is-special", "\(path.printable) is a device, pipe or socket, not a file; it is left alone")
+    }
+    // The planner proves this for names it knows beforehand; here it also holds for those made from sizes or hashes.
+    guard !mayReplaceInput else { return }
+    let input = FileAt(item.identity.path, following: true)
+    if item.identity.path == path || (existing.links == 1 && existing.isSame(as: input)) {
+      throw StageError(
+        "output-overwrites-input", "the output \(path.printable) is the input itself",
+        hint: "write elsewhere, or set \"inPlace\": true to replace inputs")
+    }
+  }
+
+  /// Reads the temporary file's header back.
+  private static func verify(
+    _ temporary: PathBytes, holds encoded: Item.Encoded, for path: PathBytes
+  ) throws(StageError) {
+    // Limits protect against pictures from outside; this one is our own.
+    let limits = DecodeLimits(maxPixels: .max, maxSide: .max, maxFrames: .max)
+    let found: String
+    do throws(ImagingError) {
+      let header = try EncodedPicture.verifyHeader(path: temporary.bytes, limits: limits)
+      guard
+        header.format != encoded.format || header.width != encoded.width || header.height != encoded.height
+      else { return }
+      found = "holds \(header.format.displayName) of \(header.width)×\(header.height) pixels"
+    } catch {
+      found = "cannot be read: \(error.message)"
+    }
+    throw StageError(
+      "output-verify",
+      "\(path.printable) was written as \(encoded.format.displayName) of \(encoded.width)×\(encoded.height) pixels, "
+        + "but read back it \(found)", kind: .temporary, hint: "check the disk; the file was not put in place")
+  }
+}
+
+/// What stands at a path.
+private struct FileAt {
+  /// `S_IFREG`, `S_IFDIR`, …
+  var kind: mode_t
+  var links: UInt64
+  private var device: UInt64
+  private var number: UInt64
+
+  /// Nil where nothing is, or nothing can be seen.
+  init?(_ path: PathBytes, following: Bool = false) {
+    var status = stat()
+    guard path.withCString({ following ? stat($0, &status) : lstat($0, &status) }) == 0 else { return nil }
+    kind = status.st_mode & S_IFMT
+    links = UInt64(status.st_nlink)
+    device = UInt64(status.st_dev)
+    number = UInt64(status.st_ino)
+  }
+
+  func isSame(as other: FileAt?) -> Bool { device == other?.device && number == other?.number }
+}
+
+extension ExistingOutput: FieldChoice {
+  public var help: String {
+    switch self {
+    case .replace: "it is replaced, atomically"
+    case .skip: "it stays, and the picture counts as skipped where all its outputs are there"
+    case .error: "it stays, and the picture fails"
+    }
+  }
+}
