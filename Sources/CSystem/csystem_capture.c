@@ -1,0 +1,127 @@
+#define _GNU_SOURCE
+#include "csystem_capture.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/falloc.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+static int original = -1;
+static int captured = -1;
+static int is_terminal = 0;
+static atomic_int is_active = 0;
+// How far the captured bytes were taken. Atomic because the fault handler reads it from any thread.
+static _Atomic long taken = 0;
+// So many bytes are shown in a crash even when they were taken: they may have been taken and not shown, and they are
+// most likely what explains it.
+enum { kept_bytes = 4096 };
+
+static const int faults[] = {SIGILL, SIGTRAP, SIGABRT, SIGBUS, SIGFPE, SIGSEGV, SIGSYS};
+enum { fault_count = sizeof faults / sizeof *faults };
+// What handled them before: Swift's backtracer where there is one, a sanitizer, or nothing.
+static struct sigaction earlier[fault_count];
+
+// From here on only calls that are safe in a signal handler.
+
+static void put(const char *text, long length) {
+  while (length > 0) {
+    long written = write(original, text, length);
+    if (written < 0 && errno == EINTR) continue;
+    if (written <= 0) return;
+    text += written;
+    length -= written;
+  }
+}
+
+static void copy_rest(void) {
+  if (!atomic_exchange(&is_active, 0)) return;
+  // A progress bar may stand in the line.
+  if (is_terminal) put("\r\033[K", 4);
+  char buffer[4096];
+  long offset = atomic_load(&taken) - kept_bytes;
+  if (offset < 0) offset = 0;
+  for (;;) {
+    long count = pread(captured, buffer, sizeof buffer, offset);
+    if (count <= 0) return;
+    put(buffer, count);
+    offset += count;
+  }
+}
+
+static void on_fault(int number, siginfo_t *information, void *context) {
+  int error = errno;
+  copy_rest();
+  // Who comes next (Swift's backtracer, a core dump's helper) writes where people read.
+  dup2(original, 2);
+  for (int i = 0; i < fault_count; i++) {
+    if (faults[i] != number) continue;
+    struct sigaction before = earlier[i];
+    sigaction(number, &before, NULL);
+    errno = error;
+    if (before.sa_flags & SA_SIGINFO) {
+      before.sa_sigaction(number, information, context);
+      return;
+    }
+    if (before.sa_handler != SIG_DFL && before.sa_handler != SIG_IGN) {
+      before.sa_handler(number);
+      return;
+    }
+  }
+  char line[] = "pipeline: crashed with signal 00\n";
+  line[sizeof line - 4] = '0' + number / 10 % 10;
+  line[sizeof line - 3] = '0' + number % 10;
+  put(line, sizeof line - 1);
+  // The end, with the status that the fault would have given.
+  raise(number);
+}
+
+// A library that calls exit() has often just said why.
+static void on_exit_call(void) { copy_rest(); }
+
+int csystem_capture_begin(int *where) {
+  if (original >= 0) return EALREADY;
+  int copy = fcntl(2, F_DUPFD_CLOEXEC, 3);
+  if (copy < 0) return errno;
+  int file = memfd_create("stderr", MFD_CLOEXEC);
+  int failure = 0;
+  if (file < 0 || fcntl(file, F_SETFL, O_APPEND) < 0 || dup2(file, 2) < 0) {
+    failure = errno;
+    if (file >= 0) close(file);
+    close(copy);
+    return failure;
+  }
+  captured = file;
+  is_terminal = isatty(copy);
+  original = copy;
+  atomic_store(&is_active, 1);
+  struct sigaction action = {.sa_sigaction = on_fault, .sa_flags = SA_SIGINFO | SA_NODEFER | SA_ONSTACK};
+  sigemptyset(&action.sa_mask);
+  for (int i = 0; i < fault_count; i++) {
+    sigaction(faults[i], NULL, &earlier[i]);
+    // A fault that someone chose to ignore stays ignored.
+    if (earlier[i].sa_handler != SIG_IGN || earlier[i].sa_flags & SA_SIGINFO) sigaction(faults[i], &action, NULL);
+  }
+  atexit(on_exit_call);
+  *where = copy;
+  return 0;
+}
+
+long csystem_capture_take(char *buffer, long capacity) {
+  if (captured < 0) return 0;
+  long offset = atomic_load(&taken);
+  long count = pread(captured, buffer, capacity, offset);
+  if (count <= 0) return 0;
+  atomic_store(&taken, offset + count);
+  // What was taken costs no memory any more, however much a library has to say.
+  long past = offset + count - kept_bytes;
+  if (past > 0) fallocate(captured, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, past);
+  return count;
+}
+
+void csystem_capture_end(void) {
+  if (original >= 0 && atomic_exchange(&is_active, 0)) dup2(original, 2);
+}

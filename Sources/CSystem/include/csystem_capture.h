@@ -1,0 +1,17 @@
+#pragma once
+
+/// Puts an unnamed file in memory in the place of file descriptor 2, so that what libraries write there can be turned
+/// into log lines; our own output goes to `*original`, where descriptor 2 led before.
+///
+/// A file and not a pipe: nothing that is written waits for a reader, and when the process dies of a fault (a Swift trap,
+/// an abort, a segmentation fault) a signal handler copies what was not yet taken, and a little before it, to
+/// `*original`, so that the words of a crash reach people. Descriptor 2 goes back to its place and the fault to whoever handled it before.
+///
+/// Returns 0, or an error number; then nothing has changed. Once a process.
+int csystem_capture_begin(int *original);
+
+/// Copies up to `capacity` captured bytes to `buffer` and forgets them; 0 when there are none.
+long csystem_capture_take(char *buffer, long capacity);
+
+/// Puts descriptor 2 back where it was. What was captured can still be taken.
+void csystem_capture_end(void);
