@@ -1,0 +1,80 @@
+import Engine
+import JobSyntax
+import PipelineKit
+
+/// Options that several commands share, and reading a job with them.
+enum JobOptions {
+  static let job = Operand(name: "JOB", help: "the job file", count: 1...1)
+
+  static let set = Option<(name: String, value: String)>(
+    "set", "NAME=VALUE", repeats: true,
+    help: "sets one of the job's vars; the value is read as JSON, else taken as text",
+    expected: "NAME=VALUE"
+  ) { text in
+    guard let cut = text.firstIndex(of: "="), cut != text.startIndex else { return nil }
+    return (String(text[..<cut]), String(text[text.index(after: cut)...]))
+  }
+  static let input = Option<String>.text(
+    "input", "GLOB", repeats: true, help: "takes these files instead of the job's input; relative to the current folder"
+  )
+  static let format = Option<LogFormat>.choice("format", help: "how the result is written (default text)")
+
+  /// A loader with `--set` and `--input` filled in.
+  static func loader(_ arguments: ParsedArguments, _ registry: StageRegistry) throws(UsageError) -> JobLoader {
+    var loader = JobLoader(registry: registry)
+    loader.overrides = arguments.all(set)
+    var seen: Set<String> = []
+    for override in loader.overrides where !seen.insert(override.name).inserted {
+      throw UsageError("--set \(override.name) was given twice")
+    }
+    loader.inputGlobs = arguments.all(input)
+    return loader
+  }
+
+  /// The place of a problem with inputs in the job file, and its exit code.
+  static func diagnostics(
+    _ error: InputError, _ loaded: LoadedJob, usesOwnInput: Bool
+  ) -> (diagnostics: [Diagnostic], exitCode: Int32) {
+    let source = loaded.sources.first
+    let input = usesOwnInput ? source.flatMap { StrictJSON.parse($0).root }?["input"] : nil
+    var exitCode = ExitCode.cannotStart
+    let diagnostics = error.problems.map { problem in
+      if problem.isInJob { exitCode = .wrongJob }
+      var node = input
+      if let element = problem.element, let elements = input?["files"]?.arrayValue, element < elements.count {
+        node = elements[element]
+      }
+      return problem.diagnostic(
+        path: node?.path, source: source.flatMap { source in node.map { (source.name, $0.range) } })
+    }
+    return (diagnostics, exitCode.rawValue)
+  }
+}
+
+extension InputProblem {
+  /// Whether what is written is wrong, rather than what is there.
+  fileprivate var isInJob: Bool {
+    switch code {
+    case .empty, .missing, .wrongKind, .unreadable: false
+    case .globSyntax, .list, .manifestFormat, .manifestColumn, .manifestRow: true
+    }
+  }
+}
+
+extension Diagnostic {
+  /// A job file that cannot be read, as a finding.
+  init(unreadable error: StageError, file: String) {
+    self.init(
+      code: error.code, message: error.message + (error.cause.map { " (\($0))" } ?? ""), file: file, hint: error.hint)
+  }
+}
+
+/// What the program's exit codes mean. A promise.
+public enum ExitCode: Int32, Sendable {
+  case done = 0
+  case someFailed = 1
+  case wrongCommandLine = 2
+  case wrongJob = 3
+  case cannotStart = 4
+  case limitReached = 5
+}

@@ -1,0 +1,132 @@
+import Engine
+import JobSyntax
+import PipelineKit
+
+/// `pipeline plan JOB`.
+enum PlanCommand {
+  static let command = Command(
+    name: "plan", summary: "shows what run would do, and does nothing",
+    notes: [
+      "One line for each picture: its outputs, or why it would be skipped. A name that is known only during the run is "
+        + "shown as ?. Collisions are proven here as run does before it starts.",
+      "Exit codes: 0 run can start, 2 wrong command line, 3 wrong job file or outputs that collide, 4 input missing.",
+    ],
+    operand: JobOptions.job,
+    options: [JobOptions.set, JobOptions.input, JobOptions.format],
+    examples: ["pipeline plan job.json", "pipeline plan job.json --format json"],
+    run: run)
+
+  @Sendable private static func run(_ arguments: ParsedArguments, _ invocation: Invocation) throws(UsageError) -> Int32
+  {
+    let loader = try JobOptions.loader(arguments, invocation.registry)
+    let terminal = Terminal(2)
+    let renderer = DiagnosticRenderer(width: terminal.diagnosticWidth)
+    func show(_ diagnostics: [Diagnostic], _ sources: [SourceFile]) {
+      invocation.output.flush()
+      StandardStreams.writeError(renderer.text(diagnostics, sources: sources, color: terminal.usesColor))
+    }
+    let loaded: LoadedJob
+    do throws(StageError) {
+      loaded = try loader.load(path: arguments.operands[0])
+    } catch {
+      show([Diagnostic(unreadable: error, file: arguments.operands[0])], [])
+      return ExitCode.wrongJob.rawValue
+    }
+    show(loaded.diagnostics, loaded.sources)
+    guard let job = loaded.job else { return ExitCode.wrongJob.rawValue }
+    let run = JobRun(job: job, options: RunOptions())
+    let plan: RunPlan
+    do throws(InputError) {
+      plan = try run.plan()
+    } catch {
+      let (diagnostics, code) = JobOptions.diagnostics(error, loaded, usesOwnInput: loader.inputGlobs.isEmpty)
+      show(diagnostics, loaded.sources)
+      return code
+    }
+    if arguments[JobOptions.format] == .json {
+      invocation.output.print(json(plan, run, renderer).rendered(pretty: true))
+    } else {
+      writeText(plan, run, invocation.output)
+    }
+    show(plan.findings, loaded.sources)
+    return (plan.findings.hasErrors ? ExitCode.wrongJob : .done).rawValue
+  }
+
+  private static func writeText(_ plan: RunPlan, _ run: JobRun, _ output: ResultOutput) {
+    let base = run.job.baseFolder
+    for index in plan.inputs.indices {
+      let name = plan.inputs[index].name.printable
+      switch plan.decisions[index] {
+      case nil:
+        let outputs = run.outputs(of: plan, at: index).map { path in
+          path.map { ($0.isInside(base) ? $0.relative(to: base) : $0).printable } ?? "?"
+        }
+        output.print("\(name) -> \(outputs.isEmpty ? "no file" : outputs.joined(separator: ", "))")
+      case .skip(let reason): output.print("\(name): skip: \(Wording.oneLine(reason))")
+      case .fail(let error, _): output.print("\(name): fail: \(Wording.oneLine(error.message))")
+      }
+    }
+    let (skip, fail) = counts(plan)
+    var total = "\(Wording.count(plan.inputs.count, "picture")): \(plan.workCount) to do"
+    if skip > 0 { total += ", \(skip) to skip" }
+    if fail > 0 { total += ", \(fail) would fail" }
+    output.print(total)
+    let passed = plan.skippedInputs
+    guard passed.total > 0 else { return }
+    output.print("passed over: \(passed.summary)")
+    for reason in SkippedInput.Reason.allCases {
+      let examples = passed.examples[reason] ?? []
+      for example in examples { output.print("  " + Wording.oneLine(example.text)) }
+      let more = (passed.counts[reason] ?? 0) - examples.count
+      if more > 0 { output.print("  and \(more) more: \(reason.text)") }
+    }
+  }
+
+  private static func counts(_ plan: RunPlan) -> (skip: Int, fail: Int) {
+    var skip = 0
+    for decision in plan.decisions.values { if case .skip = decision { skip += 1 } }
+    return (skip, plan.decisions.count - skip)
+  }
+
+  private static func json(_ plan: RunPlan, _ run: JobRun, _ renderer: DiagnosticRenderer) -> JSONText {
+    let items: [JSONText] = plan.inputs.indices.map { index in
+      var decision: JSONText = "run"
+      var reason: JSONText = nil
+      switch plan.decisions[index] {
+      case nil: break
+      case .skip(let text): (decision, reason) = ("skip", .string(text))
+      case .fail(let error, _): (decision, reason) = ("fail", .string(error.message))
+      }
+      return .object([
+        ("input", .string(plan.inputs[index].name.display)),
+        ("outputs", .array(run.outputs(of: plan, at: index).map { $0.map { .string($0.display) } ?? nil })),
+        ("decision", decision), ("reason", reason),
+      ])
+    }
+    let (skip, fail) = counts(plan)
+    let passed = plan.skippedInputs
+    return .object([
+      ("job", .string(run.job.name)), ("items", .array(items)),
+      (
+        "counts",
+        .object([
+          ("total", .integer(plan.inputs.count)), ("run", .integer(plan.workCount)), ("skip", .integer(skip)),
+          ("fail", .integer(fail)),
+        ])
+      ),
+      (
+        "skippedInputs",
+        .array(
+          SkippedInput.Reason.allCases.compactMap { reason in
+            passed.counts[reason].map { count in
+              .object([
+                ("reason", .string(reason.rawValue)), ("count", .integer(count)),
+                ("examples", .array((passed.examples[reason] ?? []).map { .string($0.path.display) })),
+              ])
+            }
+          })
+      ),
+      ("findings", .array(plan.findings.map { renderer.jsonValue($0) })),
+    ])
+  }
+}

@@ -1,0 +1,52 @@
+import Engine
+import Glibc
+import PipelineKit
+
+/// Makes sure, before any work starts, that a report can be written where it is wanted.
+enum ReportPlace {
+  /// - Returns: the absolute path.
+  /// - Throws: `report-place` of class environment: the folder is missing or not writable, or something is there that
+  ///   must not be replaced.
+  static func check(
+    _ text: String, job: String, inputs: [InputItem], tag: String
+  ) throws(StageError) -> PathBytes {
+    let written = PathBytes(text)
+    guard let current = written.isAbsolute ? PathBytes("/") : PathBytes.currentFolder else {
+      throw failure(text, "the current folder does not exist any more")
+    }
+    let path = current.joining(written)
+    var status = stat()
+    if path.withCString({ stat($0, &status) }) == 0 {
+      guard status.st_mode & S_IFMT == S_IFREG, text.utf8.last != UInt8(ascii: "/") else {
+        throw failure(text, status.st_mode & S_IFMT == S_IFDIR ? "it is a folder" : "it is not a regular file")
+      }
+      var other = stat()
+      if PathBytes(job).withCString({ stat($0, &other) }) == 0, isSame(status, other) {
+        throw failure(text, "it is the job file")
+      }
+      let name = path.lastComponent
+      for input in inputs where input.path.lastComponent == name {
+        if input.path.withCString({ stat($0, &other) }) == 0, isSame(status, other) {
+          throw failure(text, "it is one of the inputs")
+        }
+      }
+    }
+    // Trying is the only test that also knows read-only mounts and full quotas.
+    let folder = path.parent
+    let probe = folder.joining(".pipeline-\(tag)-report.tmp")
+    let descriptor = probe.withCString { open($0, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0o600) }
+    guard descriptor >= 0 else {
+      throw failure(text, "the folder \(folder.printable) cannot be written to: \(String(cString: strerror(errno)))")
+    }
+    close(descriptor)
+    _ = probe.withCString { unlink($0) }
+    return path
+  }
+
+  private static func isSame(_ a: stat, _ b: stat) -> Bool { a.st_dev == b.st_dev && a.st_ino == b.st_ino }
+
+  private static func failure(_ text: String, _ reason: String) -> StageError {
+    StageError(
+      "report-place", "the report \(PathBytes(text).printable) cannot be written: \(reason)", kind: .environment)
+  }
+}

@@ -1,0 +1,177 @@
+import Engine
+import Glibc
+import JobSyntax
+import PipelineKit
+import Synchronization
+
+/// `pipeline run JOB`.
+enum RunCommand {
+  static let jobs = Option<Int>.integer(
+    "jobs", "N", in: 1...1024, help: "compute workers (default: one for each processor)")
+  static let failFast = Flag("fail-fast", help: "stops after the first failure, whatever the job says")
+  static let report = Option<String>.text("report", "FILE", help: "writes a JSON report of every item")
+  static let logFormat = Option<LogFormat>.choice(
+    "log-format", help: "how standard error is written: for people, or one JSON object a line (default text)")
+  static let quiet = Flag("quiet", help: "says nothing unless something failed")
+  static let verbose = Flag("verbose", help: "a line for every picture, with the time of each stage")
+  static let noProgress = Flag("no-progress", help: "no progress bar and no progress lines")
+
+  static let command = Command(
+    name: "run", summary: "runs a job: takes its pictures through its stages",
+    notes: [
+      "Results are the files that the job writes. Progress and the summary go to standard error: a bar on a terminal, "
+        + "a line now and then elsewhere. NO_COLOR and CI are respected.",
+      "SIGINT, SIGTERM and SIGHUP stop a run: pictures in flight are finished within the job's run.graceTime, the report "
+        + "is written. A second signal ends it at once.",
+      "Exit codes: 0 everything done, or nothing to do; 1 some pictures failed; 2 wrong command line; 3 wrong job file; "
+        + "4 cannot start (library, model, variable or input missing); 5 stopped at the run's deadline; 129, 130, 143 "
+        + "interrupted by SIGHUP, SIGINT, SIGTERM.",
+    ],
+    operand: JobOptions.job,
+    options: [
+      JobOptions.set, JobOptions.input, jobs, failFast, report, logFormat, quiet, verbose, noProgress,
+    ],
+    examples: [
+      "pipeline run job.json", "pipeline run job.json --set size=800 --report report.json",
+      "pipeline run job.json --input 'photos/*.jpg' --jobs 2",
+    ],
+    run: run)
+
+  /// How far a run has come, for the handler of signals.
+  private enum Phase: Sendable {
+    case preparing
+    case running(JobRun, RunConsole)
+    /// The report is written; the exit code is settled.
+    case ending(Int32)
+  }
+
+  @Sendable private static func run(_ arguments: ParsedArguments, _ invocation: Invocation) throws(UsageError) -> Int32
+  {
+    let jobPath = arguments.operands[0]
+    let loader = try JobOptions.loader(arguments, invocation.registry)
+    guard !(arguments[quiet] && arguments[verbose]) else {
+      throw UsageError("--quiet and --verbose exclude each other")
+    }
+
+    // Before any other thread is started.
+    let phase = Held<Phase>(.preparing)
+    let signals = Held(0)
+    let watch = SignalWatch { signal in
+      let count = signals.value.withLock { count in
+        count += 1
+        return count
+      }
+      switch phase.value.withLock({ $0 }) {
+      case .preparing: _exit(128 + signal)
+      case .ending(let code): _exit(code)
+      case .running(let run, let console):
+        // A third one no longer waits for anything.
+        if count > 2 { _exit(128 + signal) }
+        if count == 1 { console.stopping(signal: signal, graceTime: run.job.graceTime) }
+        run.stop(signal: signal)
+      }
+    }
+    defer { withExtendedLifetime(watch) {} }
+
+    let terminal = Terminal(2)
+    let format = arguments[logFormat] ?? .text
+    func early() -> RunLog {
+      RunLog(format: format, isQuiet: arguments[quiet], screen: Screen(terminal: terminal, descriptor: 2))
+    }
+    let log = early()
+    func fail(_ error: StageError) -> Int32 {
+      log.write(error)
+      log.screen.flush()
+      return (error.kind == .job ? ExitCode.wrongJob : .cannotStart).rawValue
+    }
+
+    let loaded: LoadedJob
+    do throws(StageError) { loaded = try loader.load(path: jobPath) } catch { return fail(error) }
+    // Unset variables are a warning to lint and an error here.
+    let unset = loaded.unsetEnvironment
+    log.write(
+      loaded.diagnostics.map { diagnostic in
+        var diagnostic = diagnostic
+        if unset.contains(diagnostic) {
+          diagnostic.severity = .error
+          diagnostic.hint = nil
+        }
+        return diagnostic
+      }, sources: loaded.sources)
+    guard let job = loaded.job else {
+      log.screen.flush()
+      return ExitCode.wrongJob.rawValue
+    }
+    guard unset.isEmpty else {
+      log.screen.flush()
+      return ExitCode.cannotStart.rawValue
+    }
+
+    var options = RunOptions()
+    options.jobs = arguments[jobs]
+    options.failFast = arguments[failFast]
+    options.keepsReport = arguments[report] != nil
+    options.programVersion = ProgramVersion.text
+    let run = JobRun(job: job, options: options)
+
+    let plan: RunPlan
+    do throws(InputError) {
+      plan = try run.plan()
+    } catch {
+      let (diagnostics, code) = JobOptions.diagnostics(error, loaded, usesOwnInput: loader.inputGlobs.isEmpty)
+      log.write(diagnostics, sources: loaded.sources)
+      log.screen.flush()
+      return code
+    }
+    log.write(plan.findings, sources: loaded.sources)
+    guard !plan.findings.hasErrors else {
+      log.screen.flush()
+      return ExitCode.wrongJob.rawValue
+    }
+    var reportPlace: PathBytes?
+    if let text = arguments[report] {
+      do throws(StageError) {
+        reportPlace = try ReportPlace.check(text, job: jobPath, inputs: plan.inputs, tag: run.values.runID)
+      } catch {
+        return fail(error)
+      }
+    }
+    log.screen.flush()
+
+    let (library, descriptor) = LibraryOutput.begin()
+    let screen = Screen(terminal: terminal, descriptor: descriptor)
+    let runLog = RunLog(format: format, isQuiet: arguments[quiet], screen: screen)
+    let console = RunConsole(
+      log: runLog, isVerbose: arguments[verbose], showsProgress: !arguments[noProgress], library: library)
+    phase.value.withLock { $0 = .running(run, console) }
+    console.start(run, plan, report: arguments[report])
+    var code: Int32
+    do throws(StageError) {
+      let outcome = try run.execute(plan, observer: console)
+      console.end()
+      code = outcome.exitCode
+      var reportError: StageError?
+      if let reportPlace {
+        do throws(StageError) { try run.writeReport(to: reportPlace, outcome: outcome) } catch { reportError = error }
+      }
+      if reportError != nil, code == 0 { code = ExitCode.someFailed.rawValue }
+      phase.value.withLock { [code] in $0 = .ending(code) }
+      console.summarise(outcome, jobName: job.name, reportPath: reportError == nil ? arguments[report] : nil)
+      if let reportError { runLog.write(reportError) }
+    } catch {
+      console.end()
+      code = (error.kind == .job ? ExitCode.wrongJob : .cannotStart).rawValue
+      phase.value.withLock { [code] in $0 = .ending(code) }
+      runLog.write(error)
+    }
+    library?.end()
+    screen.flush()
+    return code
+  }
+
+  /// A value shared with the handler of signals.
+  private final class Held<Value: Sendable>: Sendable {
+    let value: Mutex<Value>
+    init(_ value: Value) { self.value = Mutex(value) }
+  }
+}

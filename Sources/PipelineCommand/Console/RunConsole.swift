@@ -1,0 +1,244 @@
+// Dispatch sources may be used from any thread; on Linux their types do not say so.
+@preconcurrency import Dispatch
+import Engine
+import JobSyntax
+import PipelineKit
+import Synchronization
+
+/// Shows a run to people, or to a log: start, progress, items, summary.
+final class RunConsole: RunObserver {
+  private struct State {
+    var progress = Progress()
+    /// Items worked on: what the rate is made from. Items decided before the run take no time.
+    var worked = 0
+    var workLeft = 0
+    var tally = RunTally()
+    var rate = RateEstimate()
+    var decided: Set<Int> = []
+    var lastLine = 0.0
+    var lastTenth = 0
+    var libraryCount = 0
+    var libraryLast: [String] = []
+    var isOver = false
+  }
+
+  private let log: RunLog
+  private let isVerbose: Bool
+  private let showsProgress: Bool
+  private let showsBar: Bool
+  private let library: LibraryOutput?
+  private let state = Mutex(State())
+  private let begin = ContinuousClock.now
+  private let queue = DispatchQueue(label: "pipeline.progress")
+  private let timer: any DispatchSourceTimer
+
+  /// Seconds between two progress lines in a log.
+  private static let lineInterval = 10.0
+  /// Lines at steps of a tenth come no faster than this.
+  private static let leastInterval = 2.0
+  private static let mostLibraryLines = 5
+
+  init(log: RunLog, isVerbose: Bool, showsProgress: Bool, library: LibraryOutput?) {
+    self.log = log
+    self.isVerbose = isVerbose
+    self.showsProgress = showsProgress && !log.isQuiet
+    showsBar = self.showsProgress && log.format == .text && log.screen.terminal.isInteractive
+    self.library = library
+    timer = DispatchSource.makeTimerSource(queue: queue)
+    timer.schedule(deadline: .distantFuture)
+    // A source must have been activated before it may go.
+    timer.activate()
+  }
+
+  // MARK: Events
+
+  func start(_ run: JobRun, _ plan: RunPlan, report: String?) {
+    let skipped = plan.decisions.count
+    var text = "\(Wording.oneLine(run.job.name)): \(Wording.count(plan.inputs.count, "picture"))"
+    if skipped > 0 { text += " (\(skipped) decided already)" }
+    text += ", \(Wording.count(run.workers, "worker"))"
+    if let report { text += ", report \(Wording.oneLine(report))" }
+    log.write(
+      .info, "start", text,
+      [
+        ("job", .string(run.job.name)), ("run", .string(run.values.runID)), ("items", .integer(plan.inputs.count)),
+        ("toDo", .integer(plan.workCount)), ("workers", .integer(run.workers)),
+      ])
+    let passed = plan.skippedInputs
+    if passed.total > 0, isVerbose || passed.problems > 0 {
+      let examples = SkippedInput.Reason.allCases.filter { isVerbose || $0.isProblem }
+        .flatMap { passed.examples[$0] ?? [] }.map { "  " + Wording.oneLine($0.text) }
+      log.write(
+        passed.problems > 0 ? .warning : .info, "passedOver",
+        (["passed over: \(passed.summary)"] + examples).joined(separator: "\n"),
+        [
+          ("message", .string(passed.summary)),
+          (
+            "counts",
+            .object(
+              SkippedInput.Reason.allCases.compactMap { reason in
+                passed.counts[reason].map { (reason.rawValue, .integer($0)) }
+              })
+          ),
+        ])
+    }
+    state.withLock { state in
+      state.progress.total = plan.inputs.count
+      state.workLeft = plan.workCount
+      state.decided = Set(plan.decisions.keys)
+    }
+    let interval = showsBar ? 100 : 250
+    timer.setEventHandler { [weak self] in self?.tick() }
+    timer.schedule(deadline: .now(), repeating: .milliseconds(interval), leeway: .milliseconds(20))
+  }
+
+  func itemEnded(_ record: ItemRecord, finished: Int) {
+    state.withLock { state in
+      // What was not attempted is no progress.
+      if record.status != .notAttempted { state.progress.finished += 1 }
+      state.tally.add(record)
+      if record.status == .failed { state.progress.failed += 1 }
+      if !state.decided.contains(record.index) {
+        state.workLeft -= 1
+        if record.status != .notAttempted { state.worked += 1 }
+      }
+    }
+    switch record.status {
+    case .failed, .unknown, .deferred: write(record, .error)
+    case .done where !record.warnings.isEmpty && log.format == .json: write(record, .warning)
+    // Hundreds of thousands may not be attempted after an interrupt; their number is in the summary.
+    case .notAttempted, .skipped: if isVerbose { write(record, .info) }
+    case .done, .dropped, .review: if isVerbose { write(record, .info) }
+    }
+  }
+
+  func stopping(signal: Int32, graceTime: Double) {
+    state.withLock { $0.progress.isStopping = true }
+    log.write(
+      .warning, "stopping",
+      "\(Wording.signal(signal)): stopping; items in flight get \(Wording.duration(graceTime)), again to stop at once",
+      [("signal", .string(Wording.signal(signal))), ("graceSeconds", .number(graceTime))])
+  }
+
+  /// Ends the progress display; afterwards only the summary is written.
+  func end() {
+    timer.cancel()
+    // A tick that is under way must not draw the bar again.
+    queue.sync { state.withLock { $0.isOver = true } }
+    takeLibraryLines(all: true)
+    log.screen.show(bar: nil)
+  }
+
+  func summarise(_ outcome: RunOutcome, jobName: String, reportPath: String?) {
+    let (tally, worked, count, last) = state.withLock {
+      ($0.tally, $0.worked, $0.libraryCount, $0.libraryLast)
+    }
+    let summary = RunSummary(
+      jobName: jobName, outcome: outcome, tally: tally, worked: worked, libraryLines: (count, last),
+      reportPath: reportPath, isQuiet: log.isQuiet)
+    let fields: [(String, JSONText)] = [
+      ("exitCode", .integer(Int(outcome.exitCode))), ("counts", outcome.counts.json),
+      ("wallSeconds", .number(outcome.wallSeconds)), ("cpuSeconds", .number(outcome.cpuSeconds)),
+      ("peakBytes", .integer(outcome.peakBytes)), ("libraryLines", .integer(count)),
+      (
+        "finishErrors",
+        .array(outcome.finishErrors.map { .object([("code", .string($0.code)), ("message", .string($0.message))]) })
+      ),
+    ]
+    let level: RunLog.Level = outcome.exitCode == 0 ? .info : .error
+    switch log.format {
+    case .text:
+      let lines = summary.lines(color: log.screen.terminal.usesColor)
+      log.write(level, "summary", lines.joined(separator: "\n"))
+    case .json: log.write(level, "summary", nil, fields + tally.json)
+    }
+  }
+
+  // MARK: Lines
+
+  private func write(_ record: ItemRecord, _ level: RunLog.Level) {
+    switch log.format {
+    case .json:
+      var fields: [(String, JSONText)] = []
+      if case .object(let members) = record.json { fields = members }
+      log.write(level, "item", nil, [("index", .integer(record.index))] + fields)
+    case .text:
+      // In text, failures stand together in the summary; --verbose shows each item as it ends.
+      guard isVerbose else { return }
+      log.write(.info, "item", Self.line(record))
+    }
+  }
+
+  /// `a.jpg: done, decode 12 ms, write 3 ms → out/a.webp (41.3 kB)`.
+  private static func line(_ record: ItemRecord) -> String {
+    var text = "\(Wording.name(record.input)): \(record.status.rawValue)"
+    if record.error != nil || record.reason != nil {
+      if let stage = record.failedStage { text += " in stage \"\(stage)\"" }
+      text += ": " + RunTally.message(of: record)
+    }
+    let times = record.timings.map { "\($0.stage) \(Int($0.milliseconds.rounded())) ms" }
+    if !times.isEmpty { text += ", " + times.joined(separator: ", ") }
+    let outputs = record.outputs.map { output in
+      let place =
+        switch output.place {
+        case .path(let path): path.printable
+        case .link(let link): link
+        }
+      return "\(place) (\(Wording.bytes(output.bytes)))"
+    }
+    if !outputs.isEmpty { text += " -> " + outputs.joined(separator: ", ") }
+    for warning in record.warnings { text += "; warning \(warning.code): \(warning.message)" }
+    return Wording.oneLine(text)
+  }
+
+  // MARK: Progress
+
+  private var seconds: Double { (ContinuousClock.now - begin) / .seconds(1) }
+
+  private func tick() {
+    takeLibraryLines(all: false)
+    guard showsProgress else { return }
+    let now = seconds
+    let (progress, isDue, isOver) = state.withLock { state in
+      state.rate.update(at: now, count: state.worked, remaining: state.workLeft)
+      state.progress.elapsed = now
+      state.progress.perSecond = state.rate.perSecond
+      state.progress.secondsLeft = state.rate.secondsLeft
+      let tenth = state.progress.finished * 10 / max(1, state.progress.total)
+      let since = now - state.lastLine
+      let isDue =
+        state.progress.finished < state.progress.total && !state.progress.isStopping
+        && (since >= Self.lineInterval || (tenth > state.lastTenth && since >= Self.leastInterval))
+      if isDue {
+        state.lastLine = now
+        state.lastTenth = tenth
+      }
+      return (state.progress, isDue, state.isOver)
+    }
+    guard !isOver else { return }
+    let screen = log.screen
+    if showsBar {
+      screen.show(bar: progress.bar(width: screen.terminal.width, color: screen.terminal.usesColor))
+    } else if isDue {
+      log.write(
+        .info, "progress", progress.sentence,
+        [
+          ("finished", .integer(progress.finished)), ("total", .integer(progress.total)),
+          ("failed", .integer(progress.failed)), ("perSecond", progress.perSecond.map { .number($0) } ?? nil),
+          ("secondsLeft", progress.secondsLeft.map { .number($0) } ?? nil),
+        ])
+    }
+  }
+
+  private func takeLibraryLines(all: Bool) {
+    guard let lines = library?.takeLines(all: all), !lines.isEmpty else { return }
+    state.withLock { state in
+      state.libraryCount += lines.count
+      state.libraryLast = Array((state.libraryLast + lines).suffix(Self.mostLibraryLines))
+    }
+    guard isVerbose else { return }
+    for line in lines {
+      log.write(.info, "library", "library: " + Wording.oneLine(line), [("message", .string(line))])
+    }
+  }
+}

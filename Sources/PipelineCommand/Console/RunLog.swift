@@ -1,0 +1,75 @@
+import Engine
+import JobSyntax
+import PipelineKit
+
+/// How lines on standard error are written.
+enum LogFormat: String, CaseIterable, Sendable {
+  case text, json
+}
+
+/// Messages of `run`, as text or as one JSON object a line.
+struct RunLog: Sendable {
+  enum Level: String, Sendable { case info, warning, error }
+
+  let format: LogFormat
+  /// Only errors are written.
+  let isQuiet: Bool
+  let screen: Screen
+
+  /// Writes an event.
+  ///
+  /// - Parameters:
+  ///   - text: the line in text form; nil where an event is for machines only.
+  ///   - fields: further members in JSON form.
+  func write(_ level: Level, _ event: String, _ text: String?, _ fields: [(String, JSONText)] = []) {
+    guard !isQuiet || level == .error else { return }
+    switch format {
+    case .text:
+      if let text { screen.log(text) }
+    case .json:
+      var members: [(String, JSONText)] = [
+        ("time", .string(Self.timestamp())), ("level", .string(level.rawValue)), ("event", .string(event)),
+      ]
+      if let text, !fields.contains(where: { $0.0 == "message" }) { members.append(("message", .string(text))) }
+      screen.log(JSONText.object(members + fields).rendered())
+    }
+  }
+
+  /// Why a run cannot start or a report could not be written.
+  func write(_ error: StageError) {
+    write(
+      .error, "error", "pipeline: " + Wording.oneLine(error.description),
+      [
+        ("code", .string(error.code)), ("message", .string(error.message)),
+        ("cause", error.cause.map { .string($0) } ?? nil), ("hint", error.hint.map { .string($0) } ?? nil),
+      ])
+  }
+
+  func write(_ diagnostics: [Diagnostic], sources: [SourceFile]) {
+    let renderer = DiagnosticRenderer(width: screen.terminal.diagnosticWidth)
+    for diagnostic in diagnostics {
+      let level: Level =
+        switch diagnostic.severity {
+        case .error: .error
+        case .warning: .warning
+        case .note: .info
+        }
+      guard format == .json else {
+        write(
+          level, "diagnostic", renderer.text([diagnostic], sources: sources, color: screen.terminal.usesColor))
+        continue
+      }
+      var fields: [(String, JSONText)] = []
+      if case .object(let members) = renderer.jsonValue(diagnostic) { fields = members }
+      write(level, "diagnostic", nil, fields)
+    }
+  }
+
+  /// UTC, to the millisecond.
+  private static func timestamp() -> String {
+    let now = RunClock.now()
+    let millis = Int((now - now.rounded(.down)) * 1000)
+    let digits = String(millis)
+    return RunClock.timestamp(of: now).dropLast() + "." + String(repeating: "0", count: 3 - digits.count) + digits + "Z"
+  }
+}
