@@ -153,6 +153,13 @@ CVIPS void cvips_remove_metadata(VipsImage *image) {
   for (int i = 0; names && names[i]; i++) vips_image_remove(image, names[i]);
   g_strfreev(names);
 }
+CVIPS void cvips_copy_field(VipsImage *to, VipsImage *from, const char *name) {
+  GValue value = G_VALUE_INIT;
+  if (vips_image_get(from, name, &value) == 0) {
+    vips_image_set(to, name, &value);
+    g_value_unset(&value);
+  }
+}
 // Copies what `from` carries beside its pixels' own description (sides, bands, format, resolution).
 CVIPS void cvips_copy_metadata(VipsImage *to, VipsImage *from) {
   static const char *own[] = {"width", "height", "bands", "format", "coding", "interpretation", "xoffset", "yoffset",
@@ -161,11 +168,7 @@ CVIPS void cvips_copy_metadata(VipsImage *to, VipsImage *from) {
   for (int i = 0; names && names[i]; i++) {
     gboolean skip = FALSE;
     for (int j = 0; own[j]; j++) skip = skip || strcmp(own[j], names[i]) == 0;
-    GValue value = G_VALUE_INIT;
-    if (!skip && vips_image_get(from, names[i], &value) == 0) {
-      vips_image_set(to, names[i], &value);
-      g_value_unset(&value);
-    }
+    if (!skip) cvips_copy_field(to, from, names[i]);
   }
   g_strfreev(names);
 }

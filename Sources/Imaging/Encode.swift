@@ -27,7 +27,10 @@ extension Image {
         hint: "use lzw or deflate, or lay it on a background first")
     }
     let image = try MetadataEdit.apply(metadata, to: self, for: format)
-    let strip = gboolean(metadata == .none ? 1 : 0)
+    // Where there is nothing to write, savers must not make up an EXIF block with the resolution.
+    let written = ["icc-profile-data", "exif-data", "xmp-data", "iptc-data", "photoshop-data", "image-description"]
+    let hasMetadata = image.fields.contains { written.contains($0) || $0.hasPrefix("png-comment-") }
+    let strip = gboolean(hasMetadata ? 0 : 1)
     var memory: UnsafeMutableRawPointer?
     var length = 0
     let input = image.pointer
@@ -70,6 +73,10 @@ extension Image {
           hint: "install a libvips with \(name) support")
       }
       throw evaluationError("encoding to \(name)", otherwise: .encoder)
+    }
+    if format == .webp && !image.has("exif-data") {
+      // libvips 8.14 writes one all the same.
+      length = WebPContainer.removeEXIF(UnsafeMutableRawBufferPointer(start: memory, count: length))
     }
     return EncodedBytes(adopting: memory, count: length)
   }

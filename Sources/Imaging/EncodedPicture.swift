@@ -263,6 +263,13 @@ public final class EncodedPicture: Sendable {
       upright = try Self.turn(still.ref, header.orientation)
     }
     let clean = try vips("preparing the picture") { cvips_copy(upright.pointer, $0) }
+    if !clean.has("xmp-data") {
+      // libvips 8.14 gives the XMP of HEIF a name of its own.
+      for field in clean.fields where field.hasPrefix("heif-mime-") {
+        guard let packet = clean.blob(field), packet.prefix(1024).contains(UInt8(ascii: "<")) else { continue }
+        packet.withUnsafeBytes { vips_image_set_blob_copy(clean.pointer, "xmp-data", $0.baseAddress, $0.count) }
+      }
+    }
     for field in ["orientation", "exif-ifd0-Orientation", "n-pages", "page-height", "n-subifds", "loop", "delay"] {
       vips_image_remove(clean.pointer, field)
     }

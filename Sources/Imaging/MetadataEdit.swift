@@ -2,9 +2,11 @@ import CVips
 
 /// Makes the copy of an image that an encoder gets, with the metadata that a policy leaves.
 enum MetadataEdit {
-  static func apply(_ policy: MetadataPolicy, to image: Image, for format: PictureFormat) throws(ImagingError)
-    -> VipsRef
-  {
+  ///
+  /// - Returns: the copy; look at its fields for what there is to write.
+  static func apply(
+    _ policy: MetadataPolicy, to image: Image, for format: PictureFormat
+  ) throws(ImagingError) -> VipsRef {
     // A private copy: other users of the image keep its metadata.
     let copy = try vips("copying metadata") { cvips_copy(image.ref.pointer, $0) }
     let pointer = copy.pointer
@@ -14,7 +16,7 @@ enum MetadataEdit {
     case .copyright:
       let rights = Rights(of: image.ref)
       for field in copy.fields where field != "icc-profile-data" { vips_image_remove(pointer, field) }
-      if !rights.exif.isEmpty { rights.writeEXIF(to: pointer) }
+      if !rights.exif.isEmpty { try rights.writeEXIF(to: pointer) }
       // TIFF gets no EXIF from libvips, so there the rights travel as XMP.
       if let packet = rights.xmpPacket(withEXIF: format == .tiff) { set("xmp-data", packet, on: pointer) }
     case .all:
@@ -36,6 +38,36 @@ enum MetadataEdit {
 
   private static func set(_ field: String, _ bytes: [UInt8], on image: UnsafeMutablePointer<VipsImage>) {
     bytes.withUnsafeBytes { vips_image_set_blob_copy(image, field, $0.baseAddress, $0.count) }
+  }
+}
+
+/// The container of WebP (RFC 9649), for taking out what libwebp's caller put in unasked.
+enum WebPContainer {
+  /// Takes the EXIF chunk out, in place, and the extended header with it where nothing else needs that.
+  ///
+  /// - Returns: the new length. What is no WebP of the expected form stays as it is.
+  static func removeEXIF(_ b: UnsafeMutableRawBufferPointer) -> Int {
+    func number(_ at: Int) -> Int { (0..<4).reduce(0) { $0 | Int(b[at + $1]) << (8 * $1) } }
+    func name(_ at: Int) -> String { String(decoding: b[at..<at + 4], as: UTF8.self) }
+    guard b.count > 30, name(0) == "RIFF", name(8) == "WEBP", name(12) == "VP8X" else { return b.count }
+    var chunks: [(name: String, at: Int, length: Int)] = []
+    var at = 12
+    while at + 8 <= b.count {
+      let length = 8 + (number(at + 4) + 1) / 2 * 2
+      guard at + length <= b.count else { return b.count }
+      chunks.append((name(at), at, length))
+      at += length
+    }
+    chunks.removeAll { $0.name == "EXIF" }
+    b[20] &= ~0x08
+    if chunks.count == 2, b[20] == 0 { chunks.removeFirst() }
+    var end = 12
+    for chunk in chunks {
+      for i in 0..<chunk.length { b[end + i] = b[chunk.at + i] }
+      end += chunk.length
+    }
+    for i in 0..<4 { b[4 + i] = UInt8((end - 8) >> (8 * i) & 255) }
+    return end
   }
 }
 
@@ -61,12 +93,41 @@ struct Rights {
     }
   }
 
-  /// Writes the fields from which libvips' savers make an EXIF block.
-  func writeEXIF(to image: UnsafeMutablePointer<VipsImage>) {
-    for (tag, text) in exif {
-      // libvips cuts what it takes for its own description, " (…)" at the end; so there must be one to cut.
-      vips_image_set_string(image, "exif-ifd0-\(tag)", "\(text) (text, ASCII, 1 components, 1 bytes)")
+  /// An EXIF block of the rights alone (TIFF 6.0 layout, little-endian).
+  private func exifBlock() -> [UInt8] {
+    func little(_ value: Int, _ size: Int) -> [UInt8] { (0..<size).map { UInt8(value >> (8 * $0) & 255) } }
+    let texts = exif.map { Array($0.text.utf8.prefix(30_000)) + [0] }
+    var at = 8 + 2 + 12 * exif.count + 4
+    var directory = little(exif.count, 2)
+    var data: [UInt8] = []
+    for (entry, text) in zip(exif, texts) {
+      directory += little(entry.tag == "Artist" ? 0x013B : 0x8298, 2) + little(2, 2) + little(text.count, 4)
+      if text.count <= 4 {
+        directory += text + [UInt8](repeating: 0, count: 4 - text.count)
+      } else {
+        directory += little(at, 4)
+        data += text
+        at += text.count
+      }
     }
+    return [0x49, 0x49, 0x2A, 0] + little(8, 4) + directory + little(0, 4) + data
+  }
+
+  /// Gives an image this block, and the fields that libvips' savers expect beside it.
+  ///
+  /// They drop what the block has and the fields have not, and turn what differs into ASCII. So the fields must be just
+  /// as libvips' reader makes them; it makes them here, from a JPEG of one pixel that carries the block.
+  func writeEXIF(to image: UnsafeMutablePointer<VipsImage>) throws(ImagingError) {
+    let block = Array("Exif\0\0".utf8) + exifBlock()
+    guard block.count < 65_000 else { return }
+    let pixel = try Image(width: 1, height: 1, bands: 1, bytes: [0]).encoded(.jpeg(.init()), metadata: .none).array
+    let length = block.count + 2
+    let carrier = EncodedBytes(
+      pixel[..<2] + [0xFF, 0xE1, UInt8(length >> 8), UInt8(length & 255)] + block + pixel[2...])
+    guard let source = vips_source_new_from_blob(carrier.blob) else { return }
+    defer { cvips_unref(source) }
+    let loaded = try vips("writing EXIF") { cvips_load("jpegload_source", source, $0) }
+    for field in loaded.fields where field.hasPrefix("exif-") { cvips_copy_field(image, loaded.pointer, field) }
   }
 
   /// An XMP packet of the rights alone; nil where there are none.
