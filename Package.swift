@@ -35,12 +35,12 @@ let package = Package(
     // Row 5 and 6.
     .target(
       name: "PipelineCommand",
-      dependencies: ["Engine", "PipelineKit", "Imaging", "Inference", "JobSyntax"]),
+      dependencies: ["Engine", "PipelineKit", "Imaging", "Inference", "JobSyntax", "CSystem"]),
     .executableTarget(name: "pipeline", dependencies: ["PipelineCommand", "Stages", "PipelineKit"]),
 
     // What tests share: temporary folders, pictures made in code, running the program.
-    .target(name: "TestSupport", dependencies: ["Imaging"], path: "Tests/Support"),
-    .testTarget(name: "JobSyntaxTests", dependencies: ["JobSyntax"]),
+    .target(name: "TestSupport", dependencies: ["Imaging", "JobSyntax"], path: "Tests/Support"),
+    .testTarget(name: "JobSyntaxTests", dependencies: ["JobSyntax", "TestSupport"]),
     .testTarget(name: "ImagingTests", dependencies: ["Imaging", "TestSupport"]),
     .testTarget(name: "InferenceTests", dependencies: ["Inference", "Imaging", "TestSupport"]),
     .testTarget(name: "PipelineKitTests", dependencies: ["PipelineKit", "JobSyntax", "TestSupport"]),
