@@ -1,3 +1,4 @@
+import Glibc
 import Imaging
 import Testing
 
@@ -141,6 +142,35 @@ import Testing
     let back = try picture(bytes.array)
     #expect(back.header.orientation == 1)
     #expect(back.header.width == 48 && back.header.height == 64)
+  }
+
+  @Test("a copyright that only IPTC has, comes into EXIF")
+  func iptcOnly() throws {
+    let name = Array("Łukasz / Agency".utf8)
+    let records: [UInt8] = [0x1C, 2, 116, 0, UInt8(name.count)] + name
+    let block: [UInt8] = Array("8BIM".utf8) + [4, 4, 0, 0, 0, 0, 0, UInt8(records.count)] + records
+    let jpeg = try Made.waves(32, 32).encoded(.jpeg(.init()), metadata: .none).array
+    let tagged = Made.jpeg(
+      jpeg, adding: 0xED, Array("Photoshop 3.0\0".utf8) + block + (block.count % 2 == 1 ? [0] : []))
+    let bytes = try picture(tagged).decode().encoded(.png(.init()))
+    #expect(contains(bytes, "Łukasz / Agency") && contains(bytes, "eXIf") && !contains(bytes, "8BIM"))
+  }
+
+  @Test("a written file's header is verified without reading all of it")
+  func verifyHeader() throws {
+    let path = "/tmp/pipeline-imaging-\(getpid())-\(UInt32.random(in: 0 ... .max))"
+    defer { unlink(path) }
+    for options in Self.written {
+      let bytes = try Made.waves(70, 50).encoded(options)
+      let file = try #require(fopen(path, "w"))
+      _ = bytes.withUnsafeBytes { fwrite($0.baseAddress, 1, $0.count, file) }
+      fclose(file)
+      let header = try EncodedPicture.verifyHeader(path: Array(path.utf8))
+      #expect((header.format, header.width, header.height) == (options.format, 70, 50))
+      #expect(try EncodedPicture.read(path: Array(path.utf8)).sha256 == bytes.sha256)
+    }
+    fclose(try #require(fopen(path, "w")))
+    #expect(failure { _ = try EncodedPicture.verifyHeader(path: Array(path.utf8)) }?.code == .empty)
   }
 
   @Test("a picture without metadata gets none but what the format itself has")
