@@ -98,13 +98,15 @@ public struct JobLoader: Sendable {
         expected: "an object", found: vars.value.typeName)
     }
     let settings = Settings(reading: root, shape: JobSpec.shape, file: file)
-    if inputGlobs.isEmpty { checkInput(settings, root, &checker) }
+    if inputGlobs.isEmpty { checkInput(settings, root, folder: folder, &checker) }
     checkTimeZone(settings, root, &checker)
     let stages = readStages(root["stages"], &checker)
     ChainLinter.check(stages, root: root, checker: &checker)
     diagnostics += checker.diagnostics
     let found = diagnostics.sortedByPlace()
-    if found.hasErrors || stages.isEmpty { return LoadedJob(job: nil, diagnostics: found, sources: [source]) }
+    // A stage that waits for an unset environment variable leaves a gap without any error.
+    let isWhole = stages.count == root["stages"]?.arrayValue?.count
+    if found.hasErrors || !isWhole { return LoadedJob(job: nil, diagnostics: found, sources: [source]) }
 
     let run = settings[JobSpec.run]
     let limits = settings[JobSpec.limits]
@@ -152,11 +154,11 @@ public struct JobLoader: Sendable {
     return .known(columns.sorted())
   }
 
-  private func checkInput(_ settings: Settings, _ root: JSONNode, _ checker: inout FieldChecker) {
+  private func checkInput(_ settings: Settings, _ root: JSONNode, folder: PathBytes, _ checker: inout FieldChecker) {
     guard let input = root["input"], input.objectValue != nil else { return }
     let declared = settings[JobSpec.input]
     guard JobSpec.Input.sources.contains(where: { declared.isSet($0) }) else { return }
-    for problem in InputWalker.check([Self.declaration(declared)]) {
+    for problem in InputWalker.check([Self.declaration(declared)], base: folder) {
       var node = input["files"] ?? input["manifest"] ?? input
       if let element = problem.element, let elements = input["files"]?.arrayValue, element < elements.count {
         node = elements[element]
@@ -210,7 +212,7 @@ public struct JobLoader: Sendable {
       let isSound = !Array(checker.diagnostics[before...]).hasErrors
       let settings = Settings(reading: element, shape: descriptor.shape, file: checker.file)
       // A required field that is missing or wrong has no value to plan with.
-      let canPlan = descriptor.spec.fields.allSatisfy { !$0.isRequired || settings.isSet($0) } && isSound
+      let canPlan = descriptor.spec.fields.allSatisfy { !$0.isRequired || settings.hasValue(for: $0) } && isSound
       guard canPlan else { continue }
       checker.append(descriptor.check(settings))
       counts[name, default: 0] += 1

@@ -306,6 +306,9 @@ public struct Settings: Sendable {
     return absent
   }
 
+  /// Whether the job gives the field a value that could be read: not when it names an unset variable.
+  public func hasValue(for field: some FieldDeclaration) -> Bool { values[field.name] != nil }
+
   /// Whether the job names the field.
   public func isSet(_ field: some FieldDeclaration) -> Bool { nodes[field.name] != nil }
 

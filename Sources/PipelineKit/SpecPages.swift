@@ -43,7 +43,7 @@ public enum FieldPages {
   public static func lines(for fields: [any FieldDeclaration], indent: String) -> [String] {
     var lines: [String] = []
     for field in fields {
-      var head = "\(indent)\(field.name): \(typeText(field))"
+      var head = "\(field.name): \(typeText(field))"
       if let value = field.defaultText {
         head += "; default \(value.rendered())"
       } else if field.isRequired {
@@ -53,7 +53,7 @@ public enum FieldPages {
         head += "; with \(condition.field) \(condition.values.joined(separator: ", "))"
       }
       let body = wrap(head, width: 92)
-      lines.append(body[0])
+      lines.append(indent + body[0])
       lines += body.dropFirst().map { indent + "    " + $0 }
       lines += wrap(field.help, width: 84).map { indent + "    " + $0 }
       for choice in choices(of: field.type) where !choice.help.isEmpty {

@@ -1,4 +1,5 @@
 import JobSyntax
+import TestSupport
 import Testing
 
 @Suite struct DiagnosticRendererTests {

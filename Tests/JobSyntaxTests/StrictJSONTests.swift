@@ -1,5 +1,6 @@
 import Foundation
 import JobSyntax
+import TestSupport
 import Testing
 
 @Suite struct StrictJSONTests {

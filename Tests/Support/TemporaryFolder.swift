@@ -104,7 +104,7 @@ public final class TemporaryFolder: Sendable {
     let descriptor = dirfd(folder)
     for (name, isFolder) in children {
       if isFolder {
-        remove(path + "/" + String(cString: name))
+        remove(path + "/" + String(decoding: name.dropLast().map { UInt8(bitPattern: $0) }, as: UTF8.self))
         unlinkat(descriptor, name, AT_REMOVEDIR)
       } else {
         unlinkat(descriptor, name, 0)

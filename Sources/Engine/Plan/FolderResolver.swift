@@ -11,7 +11,7 @@ struct FolderResolver {
     return resolveFolder(folder).joining(path.lastComponent)
   }
 
-  private mutating func resolveFolder(_ folder: PathBytes) -> PathBytes {
+  mutating func resolveFolder(_ folder: PathBytes) -> PathBytes {
     if let answer = known[folder] { return answer }
     let answer: PathBytes
     if let real = folder.withCString({ realpath($0, nil) }) {

@@ -3,39 +3,47 @@ import PipelineKit
 /// Whether the next run would read a path as an input: for outputs that would land among the inputs.
 struct InputMatcher {
   private let patterns: [(fixed: PathBytes, alternatives: [[GlobPattern.Part]])]
-  private let folder: (path: PathBytes, recursive: Bool, endings: Set<String>?)?
+  private let folders: [(path: PathBytes, recursive: Bool, endings: Set<String>?)]
 
   /// Lists and manifests name their inputs one by one, so nothing new can match them.
-  init(_ declaration: InputDeclaration, base: PathBytes) {
+  init(_ declaration: InputDeclaration, base: PathBytes, resolver: inout FolderResolver) {
     switch declaration {
     case .files(let texts, _):
-      patterns = texts.compactMap { text in
-        guard let pattern = try? GlobPattern(text), !pattern.isPlain else { return nil }
-        return (Self.absolute(pattern.fixed, base), pattern.alternatives)
+      var patterns: [(fixed: PathBytes, alternatives: [[GlobPattern.Part]])] = []
+      for text in texts {
+        guard let pattern = try? GlobPattern(text), !pattern.isPlain else { continue }
+        for fixed in Self.spellings(of: pattern.fixed, base, &resolver) {
+          patterns.append((fixed, pattern.alternatives))
+        }
       }
-      folder = nil
+      self.patterns = patterns
+      folders = []
     case .directory(let path, let recursive, let extensions, let all, _):
       patterns = []
-      folder = (Self.absolute(PathBytes(path), base), recursive, all ? nil : Set(extensions))
+      folders = Self.spellings(of: PathBytes(path), base, &resolver).map { ($0, recursive, all ? nil : Set(extensions)) }
     case .list, .manifest:
       patterns = []
-      folder = nil
+      folders = []
     }
   }
 
-  private static func absolute(_ path: PathBytes, _ base: PathBytes) -> PathBytes {
-    (path.isAbsolute ? path : base.joining(path)).normalised
+  /// A folder as the walk names it and, where links lead there, as it is.
+  private static func spellings(
+    of folder: PathBytes, _ base: PathBytes, _ resolver: inout FolderResolver
+  ) -> Set<PathBytes> {
+    let walked = PathBytes.resolving(folder, from: base)
+    return [walked, resolver.resolveFolder(walked)]
   }
 
   /// - Parameter path: absolute and normalised.
   func matches(_ path: PathBytes) -> Bool {
-    if let folder, path.isInside(folder.path) {
+    for folder in folders where path.isInside(folder.path) {
       let names = path.components.dropFirst(folder.path.components.count)
       let isHidden = names.contains { $0.first == UInt8(ascii: ".") }
       let isDeep = names.count > 1
       if !isHidden, !names.isEmpty, folder.recursive || !isDeep {
         guard let endings = folder.endings else { return true }
-        return path.fileExtension.string.map { endings.contains($0.lowercased()) } ?? false
+        if let ending = path.fileExtension.string, endings.contains(ending.lowercased()) { return true }
       }
     }
     return patterns.contains { pattern in

@@ -21,7 +21,7 @@ public struct Planner {
   public init(job: Job, run: RunValues) {
     self.job = job
     self.run = run
-    matcher = InputMatcher(job.input, base: job.inputFolder)
+    matcher = InputMatcher(job.input, base: job.inputFolder, resolver: &resolver)
     var ending: String?
     var writers: [(JobStage, Template, String?)] = []
     for stage in job.stages {
@@ -57,27 +57,30 @@ public struct Planner {
   }
 
   /// The output's absolute path; nil where its name is only known during the run.
-  func outputPath(_ writer: Int, for identity: ItemIdentity) -> PathBytes? {
-    let ending = writers[writer].ending
-    let rendered = writers[writer].template.render { variable in
+  ///
+  /// - Throws: what the run would fail the item with: a name that no file system takes, or that leads elsewhere.
+  func outputPath(_ writer: Int, for identity: ItemIdentity) throws(StageError) -> PathBytes? {
+    let (_, template, ending) = writers[writer]
+    // Reading every input only to plan would double the work; the run proves these names.
+    let isKnown = template.variables.allSatisfy { variable in
       switch variable {
-      case .ext: return ending.map { Array($0.utf8) }
-      // Reading every input only to plan would double the work; the run proves these names.
-      case .itemHash, .imageWidth, .imageHeight: return nil
-      default:
-        guard case .success(let bytes) = TemplateValues.value(of: variable, identity: identity, run: run, item: nil)
-        else { return nil }
-        return bytes
+      case .ext: ending != nil
+      case .itemHash, .imageWidth, .imageHeight: false
+      default: true
       }
     }
-    return rendered.map { run.baseFolder.joining(PathBytes(bytes: $0)).normalised }
+    guard isKnown else { return nil }
+    return try OutputPath.resolve(template, in: run.baseFolder) { variable in
+      if variable == .ext, let ending { return .success(Array(ending.utf8)) }
+      return TemplateValues.value(of: variable, identity: identity, run: run, item: nil)
+    }
   }
 
   /// Every output that can be named before the run, for `pipeline plan`.
   public static func outputs(of plan: RunPlan, job: Job, run: RunValues, at index: Int) -> [PathBytes?] {
     let planner = Planner(job: job, run: run)
     let identity = plan.identity(of: plan.inputs[index])
-    return planner.writers.indices.map { planner.outputPath($0, for: identity) }
+    return planner.writers.indices.map { (try? planner.outputPath($0, for: identity)) ?? nil }
   }
 
   private mutating func proveOutputs() {
@@ -92,7 +95,14 @@ public struct Planner {
       let identity = plan.identity(of: plan.inputs[index])
       var existing: [Bool] = []
       for (number, writer) in writers.enumerated() {
-        guard let path = outputPath(number, for: identity) else {
+        let known: PathBytes?
+        do throws(StageError) {
+          known = try outputPath(number, for: identity)
+        } catch {
+          plan.decisions[index] = .fail(error, stage: writer.stage.label)
+          break
+        }
+        guard let path = known else {
           existing.append(false)
           continue
         }
@@ -122,9 +132,9 @@ public struct Planner {
   }
 
   private mutating func decide(_ index: Int, _ existing: [Bool]) {
-    guard existing.contains(true) else { return }
+    guard plan.decisions[index] == nil, existing.contains(true) else { return }
     if let refused = writers.indices.first(where: { existing[$0] && writers[$0].stage.plan.existing == .error }) {
-      let path = outputPath(refused, for: plan.identity(of: plan.inputs[index]))
+      let path = (try? outputPath(refused, for: plan.identity(of: plan.inputs[index]))) ?? nil
       plan.decisions[index] = .fail(
         StageError(
           "output-exists", "the output \(path?.printable ?? "") exists already",
@@ -158,7 +168,8 @@ public struct Planner {
   }
 
   private mutating func path(_ place: (item: Int, output: Int)) -> PathBytes? {
-    outputPath(place.output, for: plan.identity(of: plan.inputs[place.item])).map { resolver.resolve($0) }
+    ((try? outputPath(place.output, for: plan.identity(of: plan.inputs[place.item]))) ?? nil)
+      .map { resolver.resolve($0) }
   }
 
   private mutating func isInput(_ resolved: PathBytes) -> Bool {

@@ -101,7 +101,7 @@ public struct Segment: Stage {
   }
 
   public func process(_ item: Item, in context: StageContext) throws(StageError) -> Outcome {
-    let picture = try StageError.imaging { () throws(ImagingError) in try item.image() }
+    let picture = try item.image(in: context)
     let matte = if let found = try segmenter.matte(of: picture) { found } else { try emptyMatte(for: picture, context) }
     switch output {
     case .mask: return .next(item.with(image: matte, matte: matte, original: picture))

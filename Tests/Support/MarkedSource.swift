@@ -1,13 +1,12 @@
 import JobSyntax
-import Testing
 
 /// A source with the places of its findings marked in it: `⟦…⟧` around a range, `‸` for an empty one. Line ends and
 /// columns are counted here on their own, so that a slip in the reader's counting shows.
-struct MarkedSource {
-  let file: SourceFile
-  let ranges: [SourceRange]
+public struct MarkedSource: Sendable {
+  public let file: SourceFile
+  public let ranges: [SourceRange]
 
-  init(_ marked: String, name: String = "job.json") {
+  public init(_ marked: String, name: String = "job.json") {
     var bytes: [UInt8] = []
     var ranges: [SourceRange] = []
     var open: [SourcePosition] = []
@@ -39,28 +38,13 @@ struct MarkedSource {
   }
 }
 
-/// Reads the marked source and expects findings with exactly these codes, in order, at the marks.
-@discardableResult
-func expectFindings(
-  _ marked: String, _ codes: StrictJSON.Code..., sourceLocation: Testing.SourceLocation = #_sourceLocation
-) -> [Diagnostic] {
-  let source = MarkedSource(marked)
-  let (root, diagnostics) = StrictJSON.parse(source.file)
-  #expect(diagnostics.map(\.code) == codes.map(\.rawValue), "\(marked)", sourceLocation: sourceLocation)
-  #expect(diagnostics.map(\.range) == source.ranges.map(Optional.some), "\(marked)", sourceLocation: sourceLocation)
-  #expect(root != nil || diagnostics.hasErrors, "\(marked)", sourceLocation: sourceLocation)
-  return diagnostics
-}
-
-func parse(_ text: String, maxDepth: Int = 64) -> (root: JSONNode?, diagnostics: [Diagnostic]) {
-  StrictJSON.parse(SourceFile(name: "job.json", text: Array(text.utf8)), maxDepth: maxDepth)
-}
-
 /// The same numbers on every machine (SplitMix64, Steele, Lea and Flood 2014).
-struct SeededGenerator: RandomNumberGenerator {
-  var state: UInt64
+public struct SeededGenerator: RandomNumberGenerator, Sendable {
+  public var state: UInt64
 
-  mutating func next() -> UInt64 {
+  public init(state: UInt64) { self.state = state }
+
+  public mutating func next() -> UInt64 {
     state &+= 0x9E37_79B9_7F4A_7C15
     var z = state
     z = (z ^ (z >> 30)) &* 0xBF58_476D_1CE4_E5B9
