@@ -38,6 +38,9 @@ let package = Package(
       dependencies: ["Engine", "PipelineKit", "Imaging", "Inference", "JobSyntax", "CSystem"]),
     .executableTarget(name: "pipeline", dependencies: ["PipelineCommand", "Stages", "PipelineKit"]),
 
+    // Measures inference alone against OpenVINO's own tool; see Tests/Benchmarks/inference.sh.
+    .executableTarget(name: "inference-bench", dependencies: ["Inference"], path: "Tests/Benchmarks/InferenceBench"),
+
     // What tests share: temporary folders, pictures made in code, running the program.
     .target(name: "TestSupport", dependencies: ["Imaging", "JobSyntax"], path: "Tests/Support"),
     .testTarget(name: "JobSyntaxTests", dependencies: ["JobSyntax", "TestSupport"]),

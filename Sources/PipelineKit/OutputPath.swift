@@ -1,5 +1,3 @@
-import PipelineKit
-
 /// Turns an output template into a path, and keeps the values of items from choosing the folder.
 ///
 /// A template is written by the job's author and may name any place. The values filled in come from file names and
