@@ -12,6 +12,7 @@ header
 alternate --before "rm -rf '$scratch'/*" \
   --run "ours=exec '$program' run '$jobs/chain.json' --quiet --jobs 2 \
     --set photos='$corpus/demo' --set out='$scratch/out'" \
+  --expect ours="40:$scratch/out" \
   --row 'demo chain over 40 photos' cores ours - '>=1.85' \
   --row 'demo chain over 40 photos' wall ours - - \
   --row 'demo chain over 40 photos' memory ours - -

@@ -14,6 +14,7 @@ ours() { # FOLDER
 header
 alternate --before "rm -rf '$scratch'/*" \
   --run "10,000=$(ours "$corpus/small-10000")" --run "1,000=$(ours "$corpus/small-1000")" \
+  --expect "10,000=10000:$scratch/out" --expect "1,000=1000:$scratch/out" \
   --per 10,000=10000 --per 1,000=1000 \
   --row '256-px pictures, time for each' wall 10,000 1,000 '<=1.05' \
   --row '256-px pictures, peak memory' memory 10,000 1,000 '<=1.10'

@@ -23,6 +23,8 @@ contenders+=(
 
 rows=$(alternate "${contenders[@]}" \
   --before "rm -rf '$scratch'/* && mkdir '$scratch'/{ours,vipsthumbnail,bare,mogrify}" \
+  --expect ours="100:$scratch/ours" --expect vipsthumbnail="100:$scratch/vipsthumbnail" \
+  --expect bare="100:$scratch/bare" --expect mogrify="100:$scratch/mogrify" \
   --row '100 JPEGs to 800 px' wall ours vipsthumbnail '<=1.00' \
   --row '100 JPEGs to 800 px' wall ours bare '<=1.08' \
   --row '100 JPEGs to 800 px' wall ours mogrify '>=7')
