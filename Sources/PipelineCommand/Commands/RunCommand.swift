@@ -75,10 +75,7 @@ enum RunCommand {
 
     let terminal = Terminal(2)
     let format = arguments[logFormat] ?? .text
-    func early() -> RunLog {
-      RunLog(format: format, isQuiet: arguments[quiet], screen: Screen(terminal: terminal, descriptor: 2))
-    }
-    let log = early()
+    let log = RunLog(format: format, isQuiet: arguments[quiet], screen: Screen(terminal))
     func fail(_ error: StageError) -> Int32 {
       log.write(error)
       log.screen.flush()
@@ -139,7 +136,7 @@ enum RunCommand {
     log.screen.flush()
 
     let (library, descriptor) = LibraryOutput.begin()
-    let screen = Screen(terminal: terminal, descriptor: descriptor)
+    let screen = Screen(terminal.moved(to: descriptor))
     let runLog = RunLog(format: format, isQuiet: arguments[quiet], screen: screen)
     let console = RunConsole(
       log: runLog, isVerbose: arguments[verbose], showsProgress: !arguments[noProgress], library: library)

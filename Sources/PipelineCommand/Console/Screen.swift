@@ -20,7 +20,6 @@ final class Screen: Sendable {
   }
 
   let terminal: Terminal
-  private let descriptor: Int32
   private let queue = DispatchQueue(label: "pipeline.screen")
   private let state = Mutex(State())
   private let drawn = Mutex(Drawn())
@@ -28,11 +27,7 @@ final class Screen: Sendable {
   /// Beyond this many bytes that nobody reads, lines are dropped and counted.
   private static let mostHeld = 16 << 20
 
-  /// - Parameter descriptor: where standard error leads, when descriptor 2 is used for something else.
-  init(terminal: Terminal, descriptor: Int32) {
-    self.terminal = terminal
-    self.descriptor = descriptor
-  }
+  init(_ terminal: Terminal) { self.terminal = terminal }
 
   /// Adds a line, or several.
   func log(_ text: String) {
@@ -78,7 +73,7 @@ final class Screen: Sendable {
       if dropped > 0 { bytes += "(\(dropped) lines were dropped: they came faster than they were read)\n".utf8 }
       if let bar { bytes += "\r\(bar)\u{1B}[K".utf8 }
       drawn.bar = bar
-      if bytes.withUnsafeBytes({ StandardStreams.write($0, to: descriptor) }) != nil { drawn.isDead = true }
+      if bytes.withUnsafeBytes({ StandardStreams.write($0, to: terminal.descriptor) }) != nil { drawn.isDead = true }
     }
   }
 }

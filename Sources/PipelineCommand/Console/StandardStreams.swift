@@ -77,7 +77,7 @@ final class ResultOutput: @unchecked Sendable {
 
 /// A descriptor as a screen.
 struct Terminal: Sendable {
-  let descriptor: Int32
+  private(set) var descriptor: Int32
   let isTerminal: Bool
   /// Whether lines may be redrawn: a terminal that can, and nobody collecting a log.
   let isInteractive: Bool
@@ -94,6 +94,13 @@ struct Terminal: Sendable {
     let ci = variable("CI")
     isInteractive = canRedraw && (ci == nil || ci == "false")
     usesColor = canRedraw && variable("NO_COLOR") == nil
+  }
+
+  /// The same screen by another descriptor, when its own is used for something else.
+  func moved(to descriptor: Int32) -> Terminal {
+    var copy = self
+    copy.descriptor = descriptor
+    return copy
   }
 
   /// Columns now: a window may change at any time. 80 where nothing tells.
