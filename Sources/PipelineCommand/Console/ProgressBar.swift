@@ -42,7 +42,7 @@ struct Progress: Sendable, Hashable {
 
     let leastBar = 10
     func columns() -> Int {
-      parts.reduce(-1) { $0 + 1 + ($1.rank == 4 ? leastBar : $1.text.count) }
+      parts.reduce(-2) { $0 + 2 + ($1.rank == 4 ? leastBar : $1.text.count) }
     }
     while columns() > room, parts.count > 1, let worst = parts.indices.max(by: { parts[$0].rank < parts[$1].rank }) {
       parts.remove(at: worst)
@@ -59,6 +59,6 @@ struct Progress: Sendable, Hashable {
     return parts.map { part in
       guard color, let paint = part.paint else { return part.text }
       return "\u{1B}[\(paint)m\(part.text)\u{1B}[0m"
-    }.joined(separator: " ")
+    }.joined(separator: "  ")
   }
 }
