@@ -12,7 +12,7 @@ STRICT = $(CHECKS) -Xswiftc -warnings-as-errors
 export PREFIX DESTDIR
 
 .DEFAULT_GOAL := help
-.PHONY: help provision build demo test soak bench install uninstall lint clean
+.PHONY: help provision build demo test soak bench install uninstall docs lint clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "make %-10s %s\n", $$1, $$2}' Makefile
@@ -40,6 +40,10 @@ install: ## install the program, runtime and model: make install PREFIX=/usr/loc
 
 uninstall: ## remove what install laid: make uninstall PREFIX=/usr/local
 	@Scripts/install --remove
+
+docs: ## refresh what is made from the stages' declarations: README.md, pipelines/job.schema.json
+	swift build $(CHECKS)
+	@Scripts/docs
 
 lint: ## check the layout of the Swift sources
 	swift format lint --strict --parallel --recursive Package.swift Sources Tests

@@ -19,12 +19,13 @@ enum ChainLinter {
       let node = nodes[stage.index]
       let missing = plan.accepts.subtracting(traits)
       if !missing.isEmpty {
-        complain(stage, node, missing: missing, all: stages, &checker)
+        // Stages in the wrong order make everything after them look wrong too; the first finding says it all.
+        if complain(stage, node, missing: missing, all: stages, &checker) == .order { return }
         // Go on as if it were there: one gap, one finding.
         traits.formUnion(missing)
       }
       if !plan.acceptsAny.isEmpty, plan.acceptsAny.isDisjoint(with: traits) {
-        complain(stage, node, missing: plan.acceptsAny, all: stages, &checker)
+        if complain(stage, node, missing: plan.acceptsAny, all: stages, &checker) == .order { return }
         traits.formUnion(plan.acceptsAny)
       }
       if plan.produces.contains(.encoded) || plan.removes.contains(.encoded), let encode = pendingEncode {
@@ -61,9 +62,11 @@ enum ChainLinter {
     }
   }
 
+  private enum Gap { case absence, order }
+
   private static func complain(
     _ stage: JobStage, _ node: JSONNode, missing: ItemTraits, all: [JobStage], _ checker: inout FieldChecker
-  ) {
+  ) -> Gap {
     let names = missing.names.joined(separator: " or ")
     let maker = makerName(of: missing)
     let isLater = all.contains { $0.index > stage.index && !$0.plan.produces.isDisjoint(with: missing) }
@@ -76,6 +79,7 @@ enum ChainLinter {
       "chain-missing", "stage \"\(stage.label)\" needs \(names), and no stage before it makes one",
       at: node["stage"]?.range ?? node.range, path: node.path, expected: names,
       found: stage.index == 0 ? "the start of the chain" : "a chain without it", hint: hint)
+    return isLater ? .order : .absence
   }
 
   private static func makerName(of traits: ItemTraits) -> String? {

@@ -157,7 +157,7 @@ public struct JobLoader: Sendable {
   private func checkInput(_ settings: Settings, _ root: JSONNode, folder: PathBytes, _ checker: inout FieldChecker) {
     guard let input = root["input"], input.objectValue != nil else { return }
     let declared = settings[JobSpec.input]
-    guard JobSpec.Input.sources.contains(where: { declared.isSet($0) }) else { return }
+    guard JobSpec.Input.sources.contains(where: { declared.hasValue(for: $0) }) else { return }
     for problem in InputWalker.check([Self.declaration(declared)], base: folder) {
       var node = input["files"] ?? input["manifest"] ?? input
       if let element = problem.element, let elements = input["files"]?.arrayValue, element < elements.count {

@@ -45,7 +45,7 @@ public enum JobSpec {
     static let files = Field<[String]?>(
       "files", type: .array(.text(.path), count: 1...100_000), absent: .some(nil),
       help: "paths and globs: * ? […] {a,b} ** ; endings match without regard to case"
-    ) { node, _ in node.arrayValue.map { $0.compactMap(\.stringValue) } }
+    ) { node, _ in node.arrayValue.map { .some($0.compactMap(\.stringValue)) } }
     static let directory = Field<String?>.text("directory", .path, help: "a folder; its pictures, by their endings")
     static let list = Field<String?>.text(
       "list", .path, help: "a file with one path a line, relative to that file; \"-\" reads standard input")

@@ -297,10 +297,10 @@ extension FieldType {
     case .boolean: "true or false"
     case .integer(let range): "an integer from \(range.lowerBound) to \(range.upperBound)"
     case .number(let range):
-      if range.upperBound >= 1e12 {
-        "a number of at least \(JSONText.number(range.lowerBound).rendered())"
+      if range.upperBound >= 1e9 {
+        "a number of at least \(Self.plain(range.lowerBound))"
       } else {
-        "a number from \(JSONText.number(range.lowerBound).rendered()) to \(JSONText.number(range.upperBound).rendered())"
+        "a number from \(Self.plain(range.lowerBound)) to \(Self.plain(range.upperBound))"
       }
     case .text(.plain): "a string"
     case .text(.path): "a path"
@@ -314,6 +314,8 @@ extension FieldType {
     case .any: "any value"
     }
   }
+
+  private static func plain(_ value: Double) -> String { Int(exactly: value).map(String.init) ?? "\(value)" }
 
   /// Whether a value of this JSON type can fit at all; tells the shapes of `oneOf` apart.
   func mayHold(_ value: JSONValue) -> Bool {

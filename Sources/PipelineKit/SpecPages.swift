@@ -18,9 +18,11 @@ extension StageSpec {
   public var markdown: String {
     var lines = ["### `\(name)`", "", summary, ""]
     for note in notes { lines += [note, ""] }
-    lines += ["| field | value | default | meaning |", "|---|---|---|---|"]
-    lines += FieldPages.rows(for: fields, prefix: "")
-    lines.append("")
+    if !fields.isEmpty {
+      lines += ["| field | value | default | meaning |", "|---|---|---|---|"]
+      lines += FieldPages.rows(for: fields, prefix: "")
+      lines.append("")
+    }
     for example in examples { lines += ["```json", example, "```", ""] }
     return lines.joined(separator: "\n")
   }
@@ -158,7 +160,7 @@ public enum FieldPages {
       ])
     case .number(let range):
       var members: [(String, JSONText)] = [("type", "number"), ("minimum", .number(range.lowerBound))]
-      if range.upperBound < 1e12 { members.append(("maximum", .number(range.upperBound))) }
+      if range.upperBound < 1e9 { members.append(("maximum", .number(range.upperBound))) }
       return orVariable(members)
     case .text: return .object([("type", "string")])
     case .choice(let choices):
