@@ -145,36 +145,57 @@ public enum FieldPages {
     return .object(members)
   }
 
-  /// A variable may stand for the value of any field, so every scalar also takes a string that is exactly one `${…}`.
-  private static let variable: JSONText = .object([("type", "string"), ("pattern", "^\\$\\{(vars|env)\\.[^}]+\\}$")])
+  /// A string that is exactly one variable of the job, which takes that variable's value with its JSON type.
+  private static let variable: JSONText = .object([("type", "string"), ("pattern", "^\\$\\{vars\\.[^}]+\\}$")])
+  /// Where text is wanted an environment variable may stand too.
+  private static let textVariable: JSONText = .object([
+    ("type", "string"), ("pattern", "^\\$\\{(vars|env)\\.[^}]+\\}$"),
+  ])
 
   private static func schema(for type: FieldType, stages: JSONText?) -> JSONText {
-    func orVariable(_ members: [(String, JSONText)]) -> JSONText {
-      .object([("anyOf", .array([.object(members), variable]))])
-    }
+    let shapes = shapesInSchema(of: type, stages: stages)
     switch type {
-    case .boolean: return orVariable([("type", "boolean")])
+    // Any string fits already.
+    case .text, .any: return shapes.first ?? .object([])
+    default: return .object([("anyOf", .array(shapes + [takesText(type) ? textVariable : variable]))])
+    }
+  }
+
+  private static func takesText(_ type: FieldType) -> Bool {
+    switch type {
+    case .text, .choice: true
+    case .oneOf(let types): types.contains(where: takesText)
+    default: false
+    }
+  }
+
+  /// What the values of a type look like when no variable stands for them.
+  private static func shapesInSchema(of type: FieldType, stages: JSONText?) -> [JSONText] {
+    switch type {
+    case .boolean: return [.object([("type", "boolean")])]
     case .integer(let range):
-      return orVariable([
-        ("type", "integer"), ("minimum", .integer(range.lowerBound)), ("maximum", .integer(range.upperBound)),
-      ])
+      return [
+        .object([
+          ("type", "integer"), ("minimum", .integer(range.lowerBound)), ("maximum", .integer(range.upperBound)),
+        ])
+      ]
     case .number(let range):
       var members: [(String, JSONText)] = [("type", "number"), ("minimum", .number(range.lowerBound))]
       if range.upperBound < 1e9 { members.append(("maximum", .number(range.upperBound))) }
-      return orVariable(members)
-    case .text: return .object([("type", "string")])
-    case .choice(let choices):
-      return orVariable([("enum", .array(choices.map { .string($0.name) }))])
+      return [.object(members)]
+    case .text: return [.object([("type", "string")])]
+    case .choice(let choices): return [.object([("enum", .array(choices.map { .string($0.name) }))])]
     case .array(let element, let count):
       var members: [(String, JSONText)] = [("type", "array"), ("items", schema(for: element, stages: stages))]
       if count.lowerBound > 0 { members.append(("minItems", .integer(count.lowerBound))) }
       if count.upperBound < 100_000 { members.append(("maxItems", .integer(count.upperBound))) }
-      return .object(members)
-    case .object(let shape): return objectSchema(shape, stages: stages)
-    case .oneOf(let types): return .object([("anyOf", .array(types.map { schema(for: $0, stages: stages) }))])
+      return [.object(members)]
+    case .object(let shape): return [objectSchema(shape, stages: stages)]
+    case .oneOf(let types): return types.flatMap { shapesInSchema(of: $0, stages: stages) }
     case .stages:
-      return .object([("type", "array"), ("minItems", 1), ("items", stages ?? .object([("type", "object")]))])
-    case .any: return .object([])
+      let stage: JSONText = .object([("anyOf", .array([stages ?? .object([("type", "object")]), variable]))])
+      return [.object([("type", "array"), ("minItems", 1), ("items", stage)])]
+    case .any: return []
     }
   }
 
