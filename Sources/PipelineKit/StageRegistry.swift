@@ -26,14 +26,35 @@ public struct StageRegistry: Sendable {
 
   /// Adds a stage type; built-in and third-party stages use the same call.
   ///
-  /// - Throws: `stage-name-taken` when the name is registered already.
+  /// - Throws: `stage-name` when the name is not made of words of ASCII letters, digits and hyphens with dots between
+  ///   them; `stage-name-taken` when it is registered already.
   public mutating func register<S: Stage>(_ type: S.Type) throws(StageError) {
     let descriptor = StageDescriptor(type)
+    guard Self.isName(descriptor.spec.name) else {
+      throw StageError(
+        "stage-name",
+        "\(type) calls its stage \(JSONText.string(descriptor.spec.name).rendered()), which is no name for a stage",
+        kind: .environment, hint: "use letters, digits and \"-\", with dots between words, such as acme.watermark")
+    }
     guard descriptors[descriptor.spec.name] == nil else {
       throw StageError(
         "stage-name-taken", "a stage named \"\(descriptor.spec.name)\" is registered already", kind: .environment)
     }
     descriptors[descriptor.spec.name] = descriptor
+  }
+
+  private static func isName(_ name: String) -> Bool {
+    name.utf8.split(separator: UInt8(ascii: "."), omittingEmptySubsequences: false).allSatisfy { word in
+      !word.isEmpty
+        && word.allSatisfy { byte in
+          switch byte {
+          case UInt8(ascii: "a")...UInt8(ascii: "z"), UInt8(ascii: "A")...UInt8(ascii: "Z"),
+            UInt8(ascii: "0")...UInt8(ascii: "9"), UInt8(ascii: "-"):
+            true
+          default: false
+          }
+        }
+    }
   }
 
   public subscript(name: String) -> StageDescriptor? { descriptors[name] }
