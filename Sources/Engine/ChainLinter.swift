@@ -3,12 +3,19 @@ import PipelineKit
 
 /// Refuses chains that cannot work, and outputs that must collide, from the stages' plans alone.
 enum ChainLinter {
-  /// - Parameter stages: those that could be read; when some could not, gaps are not complained about.
-  static func check(_ stages: [JobStage], root: JSONNode, checker: inout FieldChecker) {
+  /// - Parameters:
+  ///   - stages: those that could be read; when some could not, gaps are not complained about.
+  ///   - input: what the run will read; nil where that is not known.
+  static func check(
+    _ stages: [JobStage], root: JSONNode, input: InputDeclaration?, checker: inout FieldChecker
+  ) {
     guard let nodes = root["stages"]?.arrayValue, !nodes.isEmpty else { return }
     let isComplete = stages.count == nodes.count
-    if isComplete { checkTraits(stages, nodes, &checker) }
-    checkOutputs(stages, nodes, root, &checker)
+    if isComplete {
+      checkTraits(stages, nodes, &checker)
+      checkSides(stages, nodes, &checker)
+    }
+    checkOutputs(stages, nodes, input, &checker)
   }
 
   private static func checkTraits(_ stages: [JobStage], _ nodes: [JSONNode], _ checker: inout FieldChecker) {
@@ -28,10 +35,18 @@ enum ChainLinter {
         if complain(stage, node, missing: plan.acceptsAny, all: stages, &checker) == .order { return }
         traits.formUnion(plan.acceptsAny)
       }
+      if let refusal = plan.refuses, !refusal.traits.isDisjoint(with: traits) {
+        let at = node[refusal.field] ?? node["stage"] ?? node
+        checker.report(
+          "chain-refused", refusal.message, at: at.range, path: at.path,
+          expected: "a picture without \(refusal.traits.names.joined(separator: " or "))",
+          found: refusal.traits.intersection(traits).names.joined(separator: " and "), hint: refusal.hint)
+      }
       if plan.produces.contains(.encoded) || plan.removes.contains(.encoded), let encode = pendingEncode {
         checker.report(
           "chain-unused", "what stage \"\(encode.label)\" makes is never written: stage \"\(stage.label)\" replaces it",
-          at: node["stage"]?.range ?? node.range, path: node.path, expected: "an output stage such as \"write\" in between",
+          at: node["stage"]?.range ?? node.range, path: node.path,
+          expected: "an output stage such as \"write\" in between",
           found: "\"\(stage.label)\"")
         pendingEncode = nil
       }
@@ -54,7 +69,9 @@ enum ChainLinter {
         "chain-no-output", "the chain writes nothing: it ends after stage \"\(last.label)\"",
         at: node["stage"]?.range ?? node.range, path: node.path, expected: "an output stage such as \"write\"",
         found: "the end of the chain")
-    } else if !last.plan.produces.contains(.output), last.plan.removes.contains(.encoded) || last.plan.produces.contains(.picture) {
+    } else if !last.plan.produces.contains(.output),
+      last.plan.removes.contains(.encoded) || last.plan.produces.contains(.picture)
+    {
       checker.report(
         "chain-unused", "what stage \"\(last.label)\" makes is never encoded and written",
         at: node["stage"]?.range ?? node.range, path: node.path, expected: "\"encode\" and \"write\" after it",
@@ -73,7 +90,9 @@ enum ChainLinter {
     var hint = maker.map { "put a \"\($0)\" stage before it" }
     if isLater, let maker { hint = "\"\(maker)\" comes after it: put it before" }
     if missing.contains(.alpha) || missing.contains(.matte), stage.descriptor.spec.name == "composite" {
-      hint = (hint.map { $0 + ", or set" } ?? "set") + " \"existingAlpha\": true for pictures that bring their own transparency"
+      hint =
+        (hint.map { $0 + ", or set" } ?? "set")
+        + " \"existingAlpha\": true for pictures that bring their own transparency"
     }
     checker.report(
       "chain-missing", "stage \"\(stage.label)\" needs \(names), and no stage before it makes one",
@@ -89,15 +108,43 @@ enum ChainLinter {
     return nil
   }
 
-  /// Outputs that collide whatever the inputs are.
+  /// Sides that no picture can be encoded with, where the settings alone make them certain.
+  private static func checkSides(_ stages: [JobStage], _ nodes: [JSONNode], _ checker: inout FieldChecker) {
+    var least: (side: Int, stage: JobStage)?
+    for stage in stages {
+      let plan = stage.plan
+      if let side = plan.leastSide {
+        least = (side, stage)
+      } else if plan.resultSize != nil || (plan.produces.contains(.picture) && plan.accepts == .source) {
+        least = nil
+      }
+      guard let most = plan.mostSide, let (side, maker) = least, side > most else { continue }
+      let settings = nodes[maker.index]
+      let at =
+        [settings["width"], settings["height"]].compactMap(\.self)
+        .first { $0.numberValue?.integer.map { $0 > most } ?? false } ?? settings
+      let format = nodes[stage.index]["format"]?.stringValue.map { " to \($0)" } ?? ""
+      checker.report(
+        "side-too-long",
+        "stage \"\(maker.label)\" makes pictures with a side of \(side) pixels or more, and stage "
+          + "\"\(stage.label)\"\(format) takes at most \(most)", at: at.range, path: at.path,
+        expected: "at most \(most)", found: "\(side)", hint: "ask for smaller sides, or encode to another format")
+    }
+  }
+
+  /// Outputs that collide whatever the inputs are, and endings that name another format than the encoder's.
   private static func checkOutputs(
-    _ stages: [JobStage], _ nodes: [JSONNode], _ root: JSONNode, _ checker: inout FieldChecker
+    _ stages: [JobStage], _ nodes: [JSONNode], _ input: InputDeclaration?, _ checker: inout FieldChecker
   ) {
-    let many = mayHaveSeveralInputs(root)
+    let many = hasSeveralInputs(input)
     var seen: [String: JobStage] = [:]
     var ending: String?
     for stage in stages {
-      if let value = stage.plan.encodedExtension { ending = value }
+      if let value = stage.plan.encodedExtension {
+        ending = value
+      } else if stage.plan.produces.contains(.encoded) {
+        ending = nil
+      }
       for output in stage.plan.outputs {
         let node = nodes[stage.index]["to"] ?? nodes[stage.index]
         let key = output.text.replacing("${ext}", with: ending ?? "${ext}")
@@ -113,13 +160,40 @@ enum ChainLinter {
             expected: "a name that differs by item", found: output.text,
             hint: "use ${item.dir}/${item.stem} or ${item.index}")
         }
+        if let ending, let written = output.literalEnding, let named = kind(ofEnding: written),
+          named != kind(ofEnding: ending)
+        {
+          checker.report(
+            "ending-mismatch", "the name ends in .\(written), but what is encoded is .\(ending)", at: node.range,
+            path: node.path, expected: ".\(ending)", found: ".\(written)",
+            hint: "use ${ext}, which is always the encoder's", severity: .warning)
+        }
       }
     }
   }
 
-  private static func mayHaveSeveralInputs(_ root: JSONNode) -> Bool {
-    guard let input = root["input"], let files = input["files"]?.arrayValue else { return true }
-    guard files.count == 1, let only = files[0].stringValue else { return true }
-    return only.utf8.contains { "*?[{".utf8.contains($0) }
+  /// Endings that mean the same format have the same kind; nil for those that mean no picture.
+  private static func kind(ofEnding ending: String) -> String? {
+    let ending = ending.lowercased()
+    switch ending {
+    case "jpg", "jpeg", "jpe", "jfif": return "jpeg"
+    case "tif", "tiff": return "tiff"
+    case "heic", "heif": return "heic"
+    case "jp2", "j2k", "jpf", "jpx": return "jp2"
+    default: return InputDeclaration.pictureEndings.contains(ending) ? ending : nil
+    }
+  }
+
+  /// Whether there is more than one input, as far as the declaration tells. A list or manifest may have one row: the
+  /// planner, which reads it, proves the outputs.
+  private static func hasSeveralInputs(_ input: InputDeclaration?) -> Bool {
+    switch input {
+    case .files(let texts, _):
+      if texts.count > 1 { return true }
+      // A pattern with a mistake in it has its own finding.
+      return texts.first.flatMap { try? GlobPattern($0) }.map { !$0.isPlain } ?? false
+    case .directory: return true
+    case .list, .manifest, nil: return false
+    }
   }
 }

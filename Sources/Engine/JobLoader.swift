@@ -15,7 +15,9 @@ public struct JobLoader: Sendable {
   /// `--input GLOB`: replaces the job's input; paths relative to the current folder.
   public var inputGlobs: [String] = []
 
-  public init(registry: StageRegistry, environment: @escaping @Sendable (String) -> String? = JobLoader.processEnvironment) {
+  public init(
+    registry: StageRegistry, environment: @escaping @Sendable (String) -> String? = JobLoader.processEnvironment
+  ) {
     self.registry = registry
     self.environment = environment
   }
@@ -51,23 +53,25 @@ public struct JobLoader: Sendable {
     guard let parsed else { return LoadedJob(job: nil, diagnostics: syntax, sources: [source]) }
     var diagnostics = syntax
 
-    var overrides: [String: JSONValue] = [:]
+    var overrides: [String: JSONNode] = [:]
     for (name, value) in self.overrides {
       let declared = parsed["vars"]?.objectValue?.map(\.key) ?? []
       if !declared.contains(name) {
         let near = NearestName.suggestion(for: name, among: declared)
         diagnostics.append(
           Diagnostic(
-            severity: .error, code: "unknown-variable", message: "--set \(name): the job has no such variable under \"vars\"",
+            severity: .error, code: "unknown-variable",
+            message: "--set \(name): the job has no such variable under \"vars\"",
             file: file, range: parsed["vars"]?.range ?? parsed.range, path: "$.vars",
-            expected: declared.isEmpty ? "a name under \"vars\"" : "one of: " + declared.joined(separator: ", "), found: name,
+            expected: declared.isEmpty ? "a name under \"vars\"" : "one of: " + declared.joined(separator: ", "),
+            found: name,
             hint: near.map { "did you mean \"\($0)\"?" }))
       }
       let (node, problems) = StrictJSON.parse(SourceFile(name: "--set", text: Array(value.utf8)))
       if let node, !problems.hasErrors {
-        overrides[name] = node.value
+        overrides[name] = node
       } else {
-        overrides[name] = .string(value)
+        overrides[name] = JSONNode(value: .string(value), range: parsed.range, path: "$")
       }
     }
 
@@ -77,13 +81,16 @@ public struct JobLoader: Sendable {
     if let members = parsed.objectValue {
       root.value = .object(
         members.map { member in
-          member.key == "vars" ? member : JSONMember(key: member.key, keyRange: member.keyRange, value: expander.expand(member.value))
+          member.key == "vars"
+            ? member : JSONMember(key: member.key, keyRange: member.keyRange, value: expander.expand(member.value))
         })
     }
+    expander.expandUnused()
     diagnostics += expander.diagnostics
 
     let columns = manifestColumns(root, folder: folder)
-    var checker = FieldChecker(file: file, columns: columns, skipping: expander.poisoned)
+    var checker = FieldChecker(
+      file: file, columns: columns, skipping: expander.poisoned, fromEnvironment: expander.fromEnvironment)
     var shape = JobSpec.shape
     if !inputGlobs.isEmpty {
       // The command line's input stands in for the job's, which may then be missing.
@@ -97,28 +104,30 @@ public struct JobLoader: Sendable {
         "wrong-type", "\"vars\" expects an object, got \(vars.value.typeName)", at: vars.range, path: vars.path,
         expected: "an object", found: vars.value.typeName)
     }
-    let settings = Settings(reading: root, shape: JobSpec.shape, file: file)
-    if inputGlobs.isEmpty { checkInput(settings, root, folder: folder, &checker) }
+    let settings = Settings(reading: root, shape: shape, file: file)
     checkTimeZone(settings, root, &checker)
     let stages = readStages(root["stages"], &checker)
-    ChainLinter.check(stages, root: root, checker: &checker)
+    let input: InputDeclaration? =
+      if !inputGlobs.isEmpty {
+        .files(inputGlobs)
+      } else if root["input"]?.objectValue != nil {
+        Self.declaration(settings[JobSpec.input])
+      } else {
+        nil
+      }
+    if inputGlobs.isEmpty, let input { checkInput(input, root, folder: folder, &checker) }
+    ChainLinter.check(stages, root: root, input: input, checker: &checker)
     diagnostics += checker.diagnostics
     let found = diagnostics.sortedByPlace()
-    // A stage that waits for an unset environment variable leaves a gap without any error.
-    let isWhole = stages.count == root["stages"]?.arrayValue?.count
-    if found.hasErrors || !isWhole { return LoadedJob(job: nil, diagnostics: found, sources: [source]) }
+    // What waits for an unset environment variable leaves a gap without any error.
+    let isWhole = settings.isComplete && stages.count == root["stages"]?.arrayValue?.count
+    guard !found.hasErrors, isWhole, let input else {
+      return LoadedJob(job: nil, diagnostics: found, sources: [source])
+    }
 
     let run = settings[JobSpec.run]
     let limits = settings[JobSpec.limits]
-    let input: InputDeclaration
-    let inputFolder: PathBytes
-    if inputGlobs.isEmpty {
-      input = Self.declaration(settings[JobSpec.input])
-      inputFolder = folder
-    } else {
-      input = .files(inputGlobs)
-      inputFolder = PathBytes.currentFolder ?? PathBytes("/")
-    }
+    let inputFolder = inputGlobs.isEmpty ? folder : PathBytes.currentFolder ?? PathBytes("/")
     let stem = PathBytes(file).lastComponent.stem.display
     let job = Job(
       name: settings[JobSpec.name] ?? stem, file: file, baseFolder: folder, input: input,
@@ -135,7 +144,8 @@ public struct JobLoader: Sendable {
     return LoadedJob(job: job, diagnostics: found, sources: [source])
   }
 
-  private static func declaration(_ input: Settings) -> InputDeclaration {
+  /// Nil where none of the sources could be read.
+  private static func declaration(_ input: Settings) -> InputDeclaration? {
     let allowEmpty = input[JobSpec.Input.allowEmpty]
     if let files = input[JobSpec.Input.files] { return .files(files, allowEmpty: allowEmpty) }
     if let directory = input[JobSpec.Input.directory] {
@@ -143,22 +153,24 @@ public struct JobLoader: Sendable {
         directory, recursive: input[JobSpec.Input.recursive], all: input[JobSpec.Input.all], allowEmpty: allowEmpty)
     }
     if let list = input[JobSpec.Input.list] { return .list(list, allowEmpty: allowEmpty) }
-    return .manifest(input[JobSpec.Input.manifest] ?? "", allowEmpty: allowEmpty)
+    return input[JobSpec.Input.manifest].map { .manifest($0, allowEmpty: allowEmpty) }
   }
 
   /// What `${item.NAME}` may name. A manifest that cannot be read is complained about when the run is planned.
   private func manifestColumns(_ root: JSONNode, folder: PathBytes) -> FieldChecker.Columns {
     guard inputGlobs.isEmpty, let path = root["input"]?["manifest"]?.stringValue else { return .none }
     // Standard input can be read once; that is the run's.
-    guard path != "-", let columns = try? InputWalker([.manifest(path)], base: folder).columns() else { return .unknown }
+    guard path != "-", let columns = try? InputWalker([.manifest(path)], base: folder).columns() else {
+      return .unknown
+    }
     return .known(columns.sorted())
   }
 
-  private func checkInput(_ settings: Settings, _ root: JSONNode, folder: PathBytes, _ checker: inout FieldChecker) {
-    guard let input = root["input"], input.objectValue != nil else { return }
-    let declared = settings[JobSpec.input]
-    guard JobSpec.Input.sources.contains(where: { declared.hasValue(for: $0) }) else { return }
-    for problem in InputWalker.check([Self.declaration(declared)], base: folder) {
+  private func checkInput(
+    _ declared: InputDeclaration, _ root: JSONNode, folder: PathBytes, _ checker: inout FieldChecker
+  ) {
+    guard let input = root["input"] else { return }
+    for problem in InputWalker.check([declared], base: folder) {
       var node = input["files"] ?? input["manifest"] ?? input
       if let element = problem.element, let elements = input["files"]?.arrayValue, element < elements.count {
         node = elements[element]
@@ -211,9 +223,8 @@ public struct JobLoader: Sendable {
       checker.check(element, against: descriptor.shape, owner: "stage \"\(name)\"", ignoring: ["stage"])
       let isSound = !Array(checker.diagnostics[before...]).hasErrors
       let settings = Settings(reading: element, shape: descriptor.shape, file: checker.file)
-      // A required field that is missing or wrong has no value to plan with.
-      let canPlan = descriptor.spec.fields.allSatisfy { !$0.isRequired || settings.hasValue(for: $0) } && isSound
-      guard canPlan else { continue }
+      // A required field that is missing, wrong or not known yet has no value to plan with.
+      guard isSound, settings.isComplete else { continue }
       checker.append(descriptor.check(settings))
       counts[name, default: 0] += 1
       let label = counts[name] == 1 ? name : "\(name) \(counts[name] ?? 1)"

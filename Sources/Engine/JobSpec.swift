@@ -17,7 +17,8 @@ public enum OnError: String, FieldChoice {
 public enum JobSpec {
   static let schema = Field<String?>.text("$schema", help: "where the JSON Schema lies; for editors")
   static let version = Field<Int>.integer("version", in: 1...1, default: nil, help: "version of the job format: 1")
-  static let name = Field<String?>.text("name", help: "what reports call the job; the file's name without its ending when absent")
+  static let name = Field<String?>.text(
+    "name", help: "what reports call the job; the file's name without its ending when absent")
   static let vars = Field<JSONNode?>(
     "vars", type: .any, absent: .some(nil), help: "values for ${vars.NAME}; `--set NAME=VALUE` replaces them"
   ) { node, _ in .some(node) }
@@ -41,19 +42,22 @@ public enum JobSpec {
     help: "outputs whose names differ only in case or Unicode form are an error instead of a warning")
 
   public enum Input {
-    static let sources: [any FieldDeclaration] = [files, directory, list, manifest]
     static let files = Field<[String]?>(
       "files", type: .array(.text(.path), count: 1...100_000), absent: .some(nil),
       help: "paths and globs: * ? […] {a,b} ** ; endings match without regard to case"
-    ) { node, _ in node.arrayValue.map { .some($0.compactMap(\.stringValue)) } }
+    ) { node, _ in node.arrayValue.map { .some($0.compactMap(\.stringValue).map(Template.literal)) } }
     static let directory = Field<String?>.text("directory", .path, help: "a folder; its pictures, by their endings")
     static let list = Field<String?>.text(
       "list", .path, help: "a file with one path a line, relative to that file; \"-\" reads standard input")
     static let manifest = Field<String?>.text(
       "manifest", .path,
-      help: "a CSV file with a header, or JSON lines (.jsonl); the path stands in column path, file or input, and each column becomes ${item.NAME}")
-    static let recursive = Field<Bool>.boolean("recursive", default: true, help: "whether a directory's subfolders are read too")
-    static let all = Field<Bool>.boolean("all", default: false, help: "whether a directory's files without a known ending are taken too")
+      help:
+        "a CSV file with a header, or JSON lines (.jsonl); the path stands in column path, file or input, and each column becomes ${item.NAME}"
+    )
+    static let recursive = Field<Bool>.boolean(
+      "recursive", default: true, help: "whether a directory's subfolders are read too")
+    static let all = Field<Bool>.boolean(
+      "all", default: false, help: "whether a directory's files without a known ending are taken too")
     static let allowEmpty = Field<Bool>.boolean("allowEmpty", default: false, help: "whether no input at all is fine")
   }
 
@@ -68,16 +72,22 @@ public enum JobSpec {
     static let graceTime = Field<Double>.number(
       "graceTime", in: 0...1e9, default: 10, unit: "seconds",
       help: "how long items in flight may still take after a signal or the run's deadline")
-    static let timeZone = Field<String>.text("timeZone", default: "UTC", help: "time zone of ${run.date}, such as Europe/Berlin")
+    static let timeZone = Field<String>.text(
+      "timeZone", default: "UTC", help: "time zone of ${run.date}, such as Europe/Berlin")
   }
 
   public enum Limits {
-    static let maxPixels = Field<Int>.integer("maxPixels", in: 1...10_000_000_000, default: 120_000_000, unit: "pixels", help: "width × height of an input")
-    static let maxSide = Field<Int>.integer("maxSide", in: 1...10_000_000, default: 65_500, unit: "pixels", help: "the longer side of an input")
-    static let maxFrames = Field<Int>.integer("maxFrames", in: 1...1_000_000, default: 1_000, help: "frames or pages of an input")
+    static let maxPixels = Field<Int>.integer(
+      "maxPixels", in: 1...10_000_000_000, default: 120_000_000, unit: "pixels", help: "width × height of an input")
+    static let maxSide = Field<Int>.integer(
+      "maxSide", in: 1...10_000_000, default: 65_500, unit: "pixels", help: "the longer side of an input")
+    static let maxFrames = Field<Int>.integer(
+      "maxFrames", in: 1...1_000_000, default: 1_000, help: "frames or pages of an input")
     static let memory = Field<Int?>.integer(
       "memory", in: 16_777_216...1_000_000_000_000_000, unit: "bytes",
-      help: "estimated bytes that items in flight may hold together; half of the machine's memory when absent. An item that alone asks for more runs alone")
+      help:
+        "estimated bytes that items in flight may hold together; half of the machine's memory when absent. An item that alone asks for more runs alone"
+    )
   }
 
   /// Every top-level field.

@@ -237,7 +237,8 @@ extension Field where Value == Settings {
     _ name: String, _ shape: ObjectShape, when condition: FieldCondition? = nil, required: Bool = true, help: String
   ) -> Self {
     .init(
-      name, type: .object(shape), absent: required ? nil : Settings(values: [:], nodes: [:], path: "$", range: nil, file: ""),
+      name, type: .object(shape),
+      absent: required ? nil : Settings(values: [:], nodes: [:], path: "$", range: nil, file: ""),
       when: condition, help: help
     ) { node, file in Settings(reading: node, shape: shape, file: file) }
   }
@@ -262,7 +263,7 @@ extension Field where Value == [String] {
     .init(
       name, type: .array(.text(kind), count: count), absent: value,
       defaultText: value.map { .array($0.map { .string($0) }) }, when: condition, help: help
-    ) { node, _ in node.arrayValue.map { $0.compactMap(\.stringValue) } }
+    ) { node, _ in node.arrayValue.map { $0.compactMap(\.stringValue).map(Template.literal) } }
   }
 }
 
@@ -275,6 +276,9 @@ public struct Settings: Sendable {
   public let path: String
   public let range: SourceRange?
   public let file: String
+  /// Whether every required field, in nested objects too, has a value: lint has found no error in it, and it does not
+  /// wait for an unset environment variable.
+  public private(set) var isComplete = true
 
   init(values: [String: any Sendable], nodes: [String: JSONNode], path: String, range: SourceRange?, file: String) {
     self.values = values
@@ -294,6 +298,39 @@ public struct Settings: Sendable {
       if let value = field.read(member, file: file) { values[field.name] = value }
     }
     self.init(values: values, nodes: nodes, path: node.path, range: node.range, file: file)
+    isComplete = Self.isComplete(node, shape, file: file)
+  }
+
+  private static func isComplete(_ node: JSONNode, _ shape: ObjectShape, file: String) -> Bool {
+    guard node.objectValue != nil else { return false }
+    var readable: Set<String> = []
+    for field in shape.fields {
+      guard let member = node[field.name] else {
+        // A field under a condition is asked for only where the condition holds, which lint checks.
+        let isOptional = !field.isRequired || field.condition != nil
+        guard isOptional || shape.exactlyOne.contains(field.name) || shape.atLeastOne.contains(field.name) else {
+          return false
+        }
+        continue
+      }
+      let isRead = field.read(member, file: file) != nil
+      guard isRead || !field.isRequired, isComplete(member, field.type, file: file) else { return false }
+      if isRead { readable.insert(field.name) }
+    }
+    for names in [shape.exactlyOne, shape.atLeastOne] where !names.isEmpty {
+      guard names.contains(where: readable.contains) else { return false }
+    }
+    return true
+  }
+
+  private static func isComplete(_ node: JSONNode, _ type: FieldType, file: String) -> Bool {
+    switch type {
+    case .object(let shape): isComplete(node, shape, file: file)
+    case .array(let element, _): node.arrayValue?.allSatisfy { isComplete($0, element, file: file) } ?? true
+    case .oneOf(let types):
+      types.first { $0.mayHold(node.value) }.map { isComplete(node, $0, file: file) } ?? true
+    default: true
+    }
   }
 
   /// The field's value, or its default. The field must be one of those the settings were read with; a required

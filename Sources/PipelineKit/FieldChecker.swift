@@ -16,12 +16,17 @@ public struct FieldChecker: Sendable {
   public let columns: Columns
   /// JSON paths of values that were found wrong before; nothing more is said about them.
   public let skipping: Set<String>
+  /// JSON paths of texts that an environment variable is part of.
+  public let fromEnvironment: Set<String>
   public private(set) var diagnostics: [Diagnostic] = []
 
-  public init(file: String, columns: Columns, skipping: Set<String> = []) {
+  public init(
+    file: String, columns: Columns, skipping: Set<String> = [], fromEnvironment: Set<String> = []
+  ) {
     self.file = file
     self.columns = columns
     self.skipping = skipping
+    self.fromEnvironment = fromEnvironment
   }
 
   public mutating func report(
@@ -47,7 +52,8 @@ public struct FieldChecker: Sendable {
     guard let members = node.objectValue else {
       report(
         "wrong-type", "\(owner) expects an object, got \(describe(node))", at: node.range, path: node.path,
-        expected: "an object", found: describe(node))
+        expected: "an object", found: describe(node),
+        hint: fromEnvironment.contains(node.path) ? Self.environmentHint : nil)
       return
     }
     let known = Dictionary(shape.fields.map { ($0.name, $0) }, uniquingKeysWith: { first, _ in first })
@@ -58,7 +64,8 @@ public struct FieldChecker: Sendable {
         report(
           "unknown-key", "unknown key \"\(member.key)\" in \(owner)", at: member.keyRange, path: member.value.path,
           expected: names.isEmpty ? "no keys" : "one of: " + names.joined(separator: ", "), found: member.key,
-          hint: near.map { "did you mean \"\($0)\"?" } ?? (names.isEmpty ? nil : "known: " + names.joined(separator: ", ")))
+          hint: near.map { "did you mean \"\($0)\"?" }
+            ?? (names.isEmpty ? nil : "known: " + names.joined(separator: ", ")))
         continue
       }
       check(member.value, against: field.type, name: field.name, unit: field.unit)
@@ -83,7 +90,8 @@ public struct FieldChecker: Sendable {
       } else if Set(present.map(\.key)).count > 1 {
         let extra = present[1]
         report(
-          "conflicting-keys", "\(owner) takes one of \(list), got \(present.map { "\"\($0.key)\"" }.joined(separator: " and "))",
+          "conflicting-keys",
+          "\(owner) takes one of \(list), got \(present.map { "\"\($0.key)\"" }.joined(separator: " and "))",
           at: extra.keyRange, path: extra.value.path, expected: "one of \(list)",
           found: present.map(\.key).joined(separator: ", "))
       }
@@ -184,8 +192,11 @@ public struct FieldChecker: Sendable {
     }
   }
 
+  private static let environmentHint =
+    "an environment variable is text; use a variable under \"vars\", and --set to change it"
+
   static func isUnresolved(_ text: String) -> Bool {
-    guard text.hasPrefix("${env.") || text.hasPrefix("${secret.") else { return false }
+    guard text.hasPrefix("${env.") else { return false }
     return text.hasSuffix("}") && Template.parse(text).template?.segments.count == 1
   }
 
@@ -217,7 +228,8 @@ public struct FieldChecker: Sendable {
       default:
         if kind != .template {
           report(
-            "variable-not-allowed", "\"\(name)\" is read once for the whole run: ${\(variable.name)} may not stand there",
+            "variable-not-allowed",
+            "\"\(name)\" is read once for the whole run: ${\(variable.name)} may not stand there",
             at: node.range, path: node.path, expected: "text without ${item.…}, ${image.…} or ${run.…}",
             found: "${\(variable.name)}")
         }
@@ -225,12 +237,14 @@ public struct FieldChecker: Sendable {
     }
     if text.utf8.contains(0) {
       report(
-        "wrong-value", "\"\(name)\" holds a NUL character", at: node.range, path: node.path, expected: "text without NUL",
+        "wrong-value", "\"\(name)\" holds a NUL character", at: node.range, path: node.path,
+        expected: "text without NUL",
         found: "NUL")
     }
     if kind != .plain && text.isEmpty {
       report(
-        "wrong-value", "\"\(name)\" is empty", at: node.range, path: node.path, expected: FieldType.text(kind).description,
+        "wrong-value", "\"\(name)\" is empty", at: node.range, path: node.path,
+        expected: FieldType.text(kind).description,
         found: "an empty string")
     }
     if kind == .color, problems.isEmpty, template?.variables.isEmpty ?? true, RGBAReader.color(text) == nil {
@@ -259,6 +273,7 @@ public struct FieldChecker: Sendable {
     var hint: String?
     if code == "wrong-type", case .string(let text) = node.value {
       switch type {
+      case _ where fromEnvironment.contains(node.path): hint = Self.environmentHint
       case .integer, .number:
         if Double(text) != nil { hint = "write \(text) without quotes" }
       case .boolean:
@@ -275,7 +290,8 @@ public struct FieldChecker: Sendable {
   private func describe(_ node: JSONNode) -> String {
     switch node.value {
     case .string(let text):
-      let short = text.unicodeScalars.count > 40 ? String(String.UnicodeScalarView(text.unicodeScalars.prefix(40))) + "…" : text
+      let short =
+        text.unicodeScalars.count > 40 ? String(String.UnicodeScalarView(text.unicodeScalars.prefix(40))) + "…" : text
       return "the string \"\(short)\""
     case .number(let number): return number.text.utf8.count > 40 ? "a number" : number.text
     case .bool(let bool): return bool ? "true" : "false"

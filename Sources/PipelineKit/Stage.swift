@@ -119,6 +119,22 @@ public enum ExistingOutput: String, Sendable, CaseIterable {
   case error
 }
 
+/// A combination that lint refuses, because every item with these traits would fail.
+public struct Refusal: Sendable {
+  public var traits: ItemTraits
+  /// The name of the field at fault.
+  public var field: String
+  public var message: String
+  public var hint: String?
+
+  public init(_ traits: ItemTraits, at field: String, _ message: String, hint: String? = nil) {
+    self.traits = traits
+    self.field = field
+    self.message = message
+    self.hint = hint
+  }
+}
+
 /// What a stage needs, gives and costs with its settings; lint, planner and executor work from this.
 public struct StagePlan: Sendable {
   public var lane: Lane
@@ -126,6 +142,8 @@ public struct StagePlan: Sendable {
   public var accepts: ItemTraits
   /// What the item must have, any of it; empty for no such rule.
   public var acceptsAny: ItemTraits
+  /// What the stage looks at where the item has it, without needing it.
+  public var uses: ItemTraits
   public var produces: ItemTraits
   /// What the item no longer has afterwards.
   public var removes: ItemTraits
@@ -139,6 +157,12 @@ public struct StagePlan: Sendable {
   public var encodedExtension: String?
   /// Files besides the inputs that the result depends on.
   public var helperFiles: [String]
+  /// What the stage fails with when the item has it.
+  public var refuses: Refusal?
+  /// The longest side that the stage can encode, in pixels; nil for no limit below those of a resize.
+  public var mostSide: Int?
+  /// Pixels that the longer side of the result has at least, whatever the picture; nil where nothing is certain.
+  public var leastSide: Int?
   /// Bytes held while the stage works on a picture of this width and height, beyond the picture itself.
   public var workingBytes: @Sendable (_ width: Int, _ height: Int) -> Int
   /// Width and height after the stage; nil where they stay.
@@ -151,6 +175,7 @@ public struct StagePlan: Sendable {
     self.lane = lane
     self.accepts = accepts
     self.acceptsAny = acceptsAny
+    self.uses = []
     self.produces = produces
     self.removes = removes
     self.outputs = []

@@ -160,6 +160,16 @@ public struct Template: Sendable, Hashable {
   /// The text of a field that is no template: only `$${` is undone.
   public static func literal(_ text: String) -> String { text.replacing("$${", with: "${") }
 
+  /// The ending of a file's name where the text itself spells it out, without the dot: `png` of `${item.stem}.png`.
+  public var literalEnding: String? {
+    guard case .literal(let bytes) = segments.last, let dot = bytes.lastIndex(of: UInt8(ascii: ".")) else { return nil }
+    let ending = bytes[(dot + 1)...]
+    // A name that begins with its only dot, such as `.png`, has no ending.
+    let isHidden = dot == 0 ? segments.count == 1 : bytes[dot - 1] == UInt8(ascii: "/")
+    guard !isHidden, !ending.isEmpty, !ending.contains(UInt8(ascii: "/")) else { return nil }
+    return String(validating: ending, as: UTF8.self)
+  }
+
   public var variables: [TemplateVariable] {
     segments.compactMap { if case .variable(let variable) = $0 { variable } else { nil } }
   }

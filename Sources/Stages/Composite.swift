@@ -1,3 +1,4 @@
+import Glibc
 import Imaging
 import JobSyntax
 import PipelineKit
@@ -88,6 +89,7 @@ public struct Composite: Stage {
   public static func plan(_ settings: Settings) -> StagePlan {
     let background = settings[background]
     var plan = StagePlan(accepts: .picture, produces: .picture, removes: [.alpha, .encoded])
+    plan.uses = [.alpha, .matte]
     if !settings[existingAlpha] { plan.acceptsAny = [.alpha, .matte] }
     var perPixel = 4
     if let color = background[color], !color.isOpaque {
@@ -220,7 +222,7 @@ public struct Composite: Stage {
     } catch {
       throw ImagingError(
         error.code, "the background \(path.printable) cannot be used: \(error.message)", detail: error.detail,
-        hint: error.hint)
+        hint: error.hint ?? nearName(path))
     }
     let fit: Fit =
       switch settings[imageFit] {
@@ -231,6 +233,22 @@ public struct Composite: Stage {
     let request = ResizeRequest(
       fit: fit, position: settings[imagePosition], background: settings[imageBehind], enlarge: true)
     return .image(image, request)
+  }
+
+  /// A hint that names the file of the same folder which may have been meant by one that is not there.
+  private static func nearName(_ path: PathBytes) -> String? {
+    guard path.withCString({ access($0, F_OK) }) != 0, let name = path.lastComponent.string,
+      let listing = path.parent.withCString({ opendir($0) }),
+      let nameOffset = MemoryLayout<dirent>.offset(of: \.d_name)
+    else { return nil }
+    defer { closedir(listing) }
+    var known: [String] = []
+    // A folder with more names than this is not worth the wait.
+    while known.count < 20_000, let entry = readdir(listing) {
+      let start = (UnsafeRawPointer(entry) + nameOffset).assumingMemoryBound(to: CChar.self)
+      if let other = String(validatingCString: start), other != ".", other != ".." { known.append(other) }
+    }
+    return NearestName.suggestion(for: name, among: known).map { "did you mean \(path.parent.joining($0).printable)?" }
   }
 
   public func process(_ item: Item, in context: StageContext) throws(StageError) -> Outcome {

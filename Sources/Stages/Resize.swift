@@ -49,6 +49,7 @@ public struct Resize: Stage {
       guard let plan = try? request.plan(for: width, height) else { return (width, height) }
       return (plan.width, plan.height)
     }
+    plan.leastSide = Self.leastSide(request)
     // Rows in floating point on the way, and with sharpen a copy in Lab.
     let perPixel = request.sharpen == nil ? 4 : 16
     plan.workingBytes = { width, height in width * height * perPixel }
@@ -89,13 +90,27 @@ public struct Resize: Stage {
     )
   }
 
+  /// The longer side that every picture has at least after the resize; nil where small pictures stay small. From the
+  /// rules of `ResizeRequest.plan`.
+  private static func leastSide(_ request: ResizeRequest) -> Int? {
+    guard let width = request.width, let height = request.height else {
+      return request.enlarge ? request.width ?? request.height : nil
+    }
+    switch request.fit {
+    case .contain: return max(width, height)
+    case .cover, .fill, .outside: return request.enlarge ? max(width, height) : nil
+    // One of the two is met, and which one depends on the picture.
+    case .inside: return request.enlarge ? min(width, height) : nil
+    }
+  }
+
   public init(_ settings: Settings, resources: StageResources) throws(StageError) {
     request = Self.request(settings)
   }
 
   public func process(_ item: Item, in context: StageContext) throws(StageError) -> Outcome {
     guard let size = item.size else {
-      throw StageError("internalFault", "resize got an item without a picture", kind: .job)
+      throw StageError("internal-fault", "resize got an item without a picture", kind: .job)
     }
     do throws(ImagingError) {
       let plan = try request.plan(for: size.width, size.height)
