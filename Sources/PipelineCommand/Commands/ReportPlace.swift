@@ -8,7 +8,7 @@ enum ReportPlace {
   /// - Throws: `report-place` of class environment: the folder is missing or not writable, or something is there that
   ///   must not be replaced.
   static func check(
-    _ text: String, job: String, inputs: [InputItem], tag: String
+    _ text: String, jobFile: String, job: Job, inputs: [InputItem], tag: String
   ) throws(StageError) -> PathBytes {
     let written = PathBytes(text)
     guard let current = written.isAbsolute ? PathBytes("/") : PathBytes.currentFolder else {
@@ -21,8 +21,13 @@ enum ReportPlace {
         throw failure(text, status.st_mode & S_IFMT == S_IFDIR ? "it is a folder" : "it is not a regular file")
       }
       var other = stat()
-      if PathBytes(job).withCString({ stat($0, &other) }) == 0, isSame(status, other) {
+      if PathBytes(jobFile).withCString({ stat($0, &other) }) == 0, isSame(status, other) {
         throw failure(text, "it is the job file")
+      }
+      for (file, what) in filesRead(by: job) {
+        if file.withCString({ stat($0, &other) }) == 0, isSame(status, other) {
+          throw failure(text, "it is \(what)")
+        }
       }
       let name = path.lastComponent
       for input in inputs where input.path.lastComponent == name {
@@ -41,6 +46,24 @@ enum ReportPlace {
     close(descriptor)
     _ = probe.withCString { unlink($0) }
     return path
+  }
+
+  /// The files besides inputs that a run of the job depends on.
+  private static func filesRead(by job: Job) -> [(PathBytes, String)] {
+    var files: [(PathBytes, String)] = []
+    switch job.input {
+    case .list(let path, _) where path != "-":
+      files.append((job.inputFolder.joining(PathBytes(path)), "the list of inputs"))
+    case .manifest(let path, _, _, _) where path != "-":
+      files.append((job.inputFolder.joining(PathBytes(path)), "the manifest of inputs"))
+    default: break
+    }
+    for stage in job.stages {
+      for path in stage.plan.helperFiles {
+        files.append((job.baseFolder.joining(PathBytes(path)), "a file that stage \"\(stage.label)\" reads"))
+      }
+    }
+    return files
   }
 
   private static func isSame(_ a: stat, _ b: stat) -> Bool { a.st_dev == b.st_dev && a.st_ino == b.st_ino }

@@ -128,7 +128,8 @@ enum RunCommand {
     var reportPlace: PathBytes?
     if let text = arguments[report] {
       do throws(StageError) {
-        reportPlace = try ReportPlace.check(text, job: jobPath, inputs: plan.inputs, tag: run.values.runID)
+        reportPlace = try ReportPlace.check(
+          text, jobFile: jobPath, job: job, inputs: plan.inputs, tag: run.values.runID)
       } catch {
         return fail(error)
       }
