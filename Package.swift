@@ -26,7 +26,7 @@ let package = Package(
     .target(name: "Inference", dependencies: ["COpenVINO", "CVips", "JobSyntax"]),
 
     // Row 3.
-    .target(name: "PipelineKit", dependencies: ["Imaging", "Inference", "JobSyntax"]),
+    .target(name: "PipelineKit", dependencies: ["Imaging", "Inference", "JobSyntax", "CSystem"]),
 
     // Row 4. These two meet in PipelineKit and do not import each other.
     .target(name: "Stages", dependencies: ["PipelineKit", "Imaging", "Inference", "JobSyntax"]),

@@ -1,8 +1,10 @@
 #define _GNU_SOURCE
 #include "csystem.h"
+#include <errno.h>
 #include <fcntl.h>
 #include <malloc.h>
 #include <sched.h>
+#include <stdio.h>
 
 int csystem_allowed_processors(void) {
   cpu_set_t set;
@@ -10,5 +12,9 @@ int csystem_allowed_processors(void) {
 }
 
 void csystem_bound_arenas(int count) { mallopt(M_ARENA_MAX, count); }
+
+int csystem_rename_new(const char *from, const char *to) {
+  return renameat2(AT_FDCWD, from, AT_FDCWD, to, RENAME_NOREPLACE) == 0 ? 0 : errno;
+}
 
 int csystem_unnamed_file(const char *folder) { return open(folder, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600); }

@@ -37,6 +37,7 @@ public final class JobRun: Sendable {
   public let workers: Int
   /// Seconds since 1970.
   public let started: Double
+  private let names: OutputNames
   private let facts = RunFacts()
   private let spool: ReportSpool?
 
@@ -54,6 +55,7 @@ public final class JobRun: Sendable {
     values = RunValues(
       baseFolder: job.baseFolder, runID: RunClock.identifier(of: started),
       runDate: RunClock.day(of: started, zone: job.timeZone))
+    names = OutputNames(job: job, run: values)
     spool = options.keepsReport ? ReportSpool(folder: "/var/tmp") : nil
   }
 
@@ -62,7 +64,7 @@ public final class JobRun: Sendable {
 
   /// Where an item's outputs go, in the order of the chain; nil for names that are only known during the run.
   public func outputs(of plan: RunPlan, at index: Int) -> [PathBytes?] {
-    Planner.outputs(of: plan, job: job, run: values, at: index)
+    names.all(for: plan.identity(of: plan.inputs[index]))
   }
 
   /// Does the work. Nothing is thrown once the first item has started: from then on the outcome tells.
@@ -77,7 +79,8 @@ public final class JobRun: Sendable {
         computeWorkers: workers, memoryLimit: job.memoryLimit ?? Machine.memory / 2,
         itemDeadline: .seconds(job.itemDeadline), deadline: job.deadline.map { .seconds($0) },
         graceTime: .seconds(job.graceTime), stopsOnFailure: options.failFast || job.onError == .stop),
-      itemCount: plan.inputs.count, run: values, observer: Recorder(spool: spool, next: observer),
+      itemCount: plan.inputs.count, run: values, protected: plan.protected,
+      observer: Recorder(spool: spool, next: observer),
       items: { plan.item(at: $0) })
     let pending = state.withLock { state in
       state.executor = executor
@@ -87,7 +90,7 @@ public final class JobRun: Sendable {
     let result = executor.execute()
     let finishErrors = Self.finish(stages)
     // Only a run that was cut short leaves any: their writers are gone or will be with the process.
-    for path in executor.temporaries.remaining { _ = path.withCString { unlink($0) } }
+    executor.temporaries.sealAndRemove()
     let usage = Machine.usage
     return RunOutcome(
       counts: result.counts, stop: result.stop, wallSeconds: (ContinuousClock.now - begin) / .seconds(1),
@@ -153,7 +156,8 @@ public final class JobRun: Sendable {
     // One libvips thread a picture while there are pictures enough for every worker; more only when there are not.
     Libvips.setConcurrency(max(1, workers / max(1, min(workers, plan.workCount))))
     let resources = StageResources(
-      run: values, computeWorkers: workers, facts: facts, decodeLimits: job.decodeLimits)
+      run: values, computeWorkers: workers, facts: facts, decodeLimits: job.decodeLimits,
+      keepsSourceHash: job.namesSourceHash)
     var stages: [ExecutableStage] = []
     for stage in job.stages {
       do throws(StageError) {

@@ -1,9 +1,11 @@
+import CSystem
 import Glibc
 import Synchronization
 
 /// Writes files so that a reader, a kill or a power cut sees the old file, the new one, or none: never a part.
 ///
-/// Order: temporary name in the same folder, write, fsync, rename, fsync of the folder.
+/// Order: temporary name in the same folder, write, fsync, rename, fsync of the folder. A run that has sealed its
+/// temporary files sees no new one, and none of them gets its name afterwards.
 public enum AtomicFile {
   /// What to do where the path exists.
   public enum Existing: Sendable { case replace, keep }
@@ -18,7 +20,7 @@ public enum AtomicFile {
   ///   - check: reads the temporary file before it gets its name; what it throws leaves nothing behind.
   ///   - mode: permissions before the umask.
   /// - Returns: false where `existing` is `keep` and the path was there already.
-  /// - Throws: `output-*` errors of class item, with the system's words.
+  /// - Throws: `output-*` errors of class item, with the system's words; `cancelled` once `temporaries` is sealed.
   public static func write(
     _ bytes: UnsafeRawBufferPointer, to path: PathBytes, existing: Existing = .replace, tag: String,
     temporaries: TemporaryFiles? = nil, mode: mode_t = 0o666,
@@ -27,18 +29,23 @@ public enum AtomicFile {
     let folder = path.parent
     let number = counter.add(1, ordering: .relaxed).newValue
     let temporary = folder.joining(".pipeline-\(tag)-\(number).tmp")
-    temporaries?.insert(temporary)
-    var exists = true
+    func step<R>(_ body: () -> R) throws(StageError) -> R {
+      guard let temporaries else { return body() }
+      guard let result = temporaries.step(body) else { throw cancelled(path) }
+      return result
+    }
+    guard temporaries?.insert(temporary) ?? true else { throw cancelled(path) }
+    var exists = false
     defer {
       if exists { _ = temporary.withCString { unlink($0) } }
       temporaries?.remove(temporary)
     }
-    let descriptor = temporary.withCString { open($0, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode) }
-    guard descriptor >= 0 else {
-      let code = errno
-      exists = false
-      throw failure("cannot write in \(folder.printable)", code)
+    let (descriptor, code) = try step {
+      let descriptor = temporary.withCString { open($0, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode) }
+      return (descriptor, errno)
     }
+    guard descriptor >= 0 else { throw failure("cannot write in \(folder.printable)", code) }
+    exists = true
     var isOpen = true
     defer { if isOpen { close(descriptor) } }
     var rest = bytes
@@ -55,28 +62,50 @@ public enum AtomicFile {
     // Some network file systems tell only here that the data did not fit.
     guard close(descriptor) == 0 else { throw failure("cannot write \(path.printable)", errno) }
     try check(temporary)
-    switch existing {
-    case .replace:
-      let result = temporary.withCString { from in path.withCString { rename(from, $0) } }
-      guard result == 0 else { throw failure("cannot put \(path.printable) in place", errno) }
-    case .keep:
-      // A hard link refuses an existing name on every local file system; rename would replace it.
-      let result = temporary.withCString { from in path.withCString { link(from, $0) } }
-      if result != 0 {
-        if errno == EEXIST { return false }
-        throw failure("cannot put \(path.printable) in place", errno)
+    let problem = try step {
+      temporary.withCString { from in
+        path.withCString { to in
+          switch existing {
+          case .replace: rename(from, to) == 0 ? 0 : errno
+          case .keep: renameUnlessTaken(from, to)
+          }
+        }
       }
-      _ = temporary.withCString { unlink($0) }
     }
+    if existing == .keep, problem == EEXIST { return false }
+    guard problem == 0 else { throw failure("cannot put \(path.printable) in place", problem) }
     exists = false
     try flush(folder: folder)
     return true
   }
 
-  /// Flushes a folder's entries to the disk.
+  /// Renames a file unless the new name is taken; 0 or an error number.
+  ///
+  /// - Parameter renameNew: the kernel's way, which answers EINVAL or ENOSYS where it is not to be had.
+  static func renameUnlessTaken(
+    _ from: UnsafePointer<CChar>, _ to: UnsafePointer<CChar>,
+    renameNew: (UnsafePointer<CChar>, UnsafePointer<CChar>) -> Int32 = { csystem_rename_new($0, $1) }
+  ) -> Int32 {
+    let problem = renameNew(from, to)
+    guard problem == EINVAL || problem == ENOSYS else { return problem }
+    // A hard link refuses a taken name too. It is the second choice: FAT and many network shares have none.
+    guard link(from, to) == 0 else { return errno }
+    unlink(from)
+    return 0
+  }
+
+  private static func cancelled(_ path: PathBytes) -> StageError {
+    StageError("cancelled", "the picture was given up before \(path.printable) was in place")
+  }
+
+  /// Flushes a folder's entries to the disk, as far as it may be opened: one that may be written to and not read can't
+  /// be flushed by itself.
   public static func flush(folder: PathBytes) throws(StageError) {
     let descriptor = folder.withCString { open($0, O_RDONLY | O_DIRECTORY | O_CLOEXEC) }
-    guard descriptor >= 0 else { throw failure("cannot open the folder \(folder.printable)", errno) }
+    guard descriptor >= 0 else {
+      if errno == EACCES { return }
+      throw failure("cannot open the folder \(folder.printable)", errno)
+    }
     defer { close(descriptor) }
     // Some file systems cannot flush a folder and say so with EINVAL.
     guard fsync(descriptor) == 0 || errno == EINVAL else {
@@ -108,7 +137,8 @@ public enum AtomicFile {
     let words = String(cString: strerror(number))
     switch number {
     case ENOSPC, EDQUOT:
-      return StageError("output-disk-full", what + ": no space left", cause: words, hint: "free some space and run again")
+      return StageError(
+        "output-disk-full", what + ": no space left", cause: words, hint: "free some space and run again")
     case EROFS:
       return StageError("output-read-only", what + ": the file system is read-only", cause: words)
     case EACCES, EPERM:

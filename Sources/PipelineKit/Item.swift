@@ -56,6 +56,8 @@ public struct Item: Sendable {
   public private(set) var matte: Image?
   /// The picture before it was cut out, as large as the picture now.
   public private(set) var original: Image?
+  /// SHA-256 of the bytes the picture was read from, 64 hex digits, where the job names it; stays when pixels go.
+  public private(set) var sourceHash: String?
   /// The encoded result; gone as soon as the picture changes.
   public private(set) var encoded: Encoded?
 
@@ -83,6 +85,13 @@ public struct Item: Sendable {
     var copy = self
     copy.picture = .encoded(source)
     copy.encoded = nil
+    return copy
+  }
+
+  /// Keeps the hash of the source, SHA-256 in hex digits.
+  public func with(sourceHash: String) -> Item {
+    var copy = self
+    copy.sourceHash = sourceHash
     return copy
   }
 

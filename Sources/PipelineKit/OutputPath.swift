@@ -1,3 +1,5 @@
+import Glibc
+
 /// Turns an output template into a path, and keeps the values of items from choosing the folder.
 ///
 /// A template is written by the job's author and may name any place. The values filled in come from file names and
@@ -59,6 +61,19 @@ public enum OutputPath {
       throw name(template, bytes, "ends in \"\(String(decoding: lastName, as: UTF8.self))\", so it names a folder")
     }
     return folder.joining(PathBytes(bytes: bytes)).normalised
+  }
+
+  /// Why no file can be written over what stands at a path; nil for files and symbolic links.
+  ///
+  /// - Parameter kind: the `S_IFMT` part of the file's mode, links not followed.
+  public static func refusal(of path: PathBytes, standing kind: mode_t) -> StageError? {
+    switch kind {
+    case S_IFREG, S_IFLNK: nil
+    case S_IFDIR:
+      StageError("output-is-folder", "\(path.printable) is a folder, so no file can be written there")
+    default:
+      StageError("output-is-special", "\(path.printable) is a device, pipe or socket, not a file; it is left alone")
+    }
   }
 
   private static func check(

@@ -58,18 +58,6 @@ public final class ItemJournal: Sendable {
   }
 }
 
-/// Files that must not survive a run that is cut short.
-public final class TemporaryFiles: Sendable {
-  private let paths = Mutex<Set<PathBytes>>([])
-
-  public init() {}
-
-  public func insert(_ path: PathBytes) { paths.withLock { _ = $0.insert(path) } }
-  public func remove(_ path: PathBytes) { paths.withLock { _ = $0.remove(path) } }
-  /// Those not yet renamed or removed.
-  public var remaining: [PathBytes] { paths.withLock { $0.sorted() } }
-}
-
 /// Which outputs a run has written, so that no two items write the same file even where names are only known at run
 /// time.
 public final class OutputClaims: Sendable {
@@ -78,7 +66,7 @@ public final class OutputClaims: Sendable {
 
   public init() {}
 
-  /// False when the path was claimed before in this run.
+  /// False when the path, with the links of its folder followed, was claimed before in this run.
   public func claim(_ path: PathBytes) -> Bool { claimed.withLock { $0.insert(path.hashValue).inserted } }
 }
 
@@ -117,10 +105,16 @@ public struct StageResources: Sendable {
   public var computeWorkers: Int
   public var facts: RunFacts
   public var decodeLimits: DecodeLimits
+  /// Whether the job names `${item.hash}`: the stage that opens the input then keeps its hash with the item.
+  public var keepsSourceHash: Bool
 
-  public init(run: RunValues, computeWorkers: Int, facts: RunFacts, decodeLimits: DecodeLimits = DecodeLimits()) {
+  public init(
+    run: RunValues, computeWorkers: Int, facts: RunFacts, decodeLimits: DecodeLimits = DecodeLimits(),
+    keepsSourceHash: Bool = false
+  ) {
     self.run = run
     self.decodeLimits = decodeLimits
+    self.keepsSourceHash = keepsSourceHash
     self.computeWorkers = computeWorkers
     self.facts = facts
   }
@@ -134,17 +128,21 @@ public struct StageContext: Sendable {
   public let journal: ItemJournal
   public let temporaries: TemporaryFiles
   public let claims: OutputClaims
+  /// What no output may replace.
+  public let protected: ProtectedPaths
   private let cancelled: @Sendable () -> Bool
 
   public init(
     stage: String, run: RunValues, journal: ItemJournal, temporaries: TemporaryFiles,
-    claims: OutputClaims = OutputClaims(), cancelled: @escaping @Sendable () -> Bool = { false }
+    claims: OutputClaims = OutputClaims(), protected: ProtectedPaths = ProtectedPaths(),
+    cancelled: @escaping @Sendable () -> Bool = { false }
   ) {
     self.stage = stage
     self.run = run
     self.journal = journal
     self.temporaries = temporaries
     self.claims = claims
+    self.protected = protected
     self.cancelled = cancelled
   }
 
@@ -200,6 +198,9 @@ public enum TemplateValues {
     case .itemExt: return .success(identity.name.fileExtension.bytes)
     case .itemIndex: return .success(Array(String(identity.index).utf8))
     case .itemHash:
+      // The bytes that the picture was made from: the file may be another by now.
+      if let hash = item?.sourceHash { return .success(Array(hash.utf8)) }
+      if case .encoded(let source) = item?.picture { return .success(Array(source.bytes.sha256.utf8)) }
       do throws(ImagingError) {
         return .success(Array(try EncodedPicture.read(path: identity.path.bytes).sha256.utf8))
       } catch {
@@ -207,7 +208,8 @@ public enum TemplateValues {
       }
     case .itemColumn(let name):
       if let value = identity.columns[name] { return .success(Array(value.utf8)) }
-      return .failure(StageError("template-value", "the item has no column \"\(name)\" for ${item.\(name)}", kind: .job))
+      return .failure(
+        StageError("template-value", "the item has no column \"\(name)\" for ${item.\(name)}", kind: .job))
     case .imageWidth, .imageHeight:
       guard let size = item?.size else {
         return .failure(StageError("template-value", "the picture's size is not known before decode", kind: .job))

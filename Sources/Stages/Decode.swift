@@ -19,6 +19,7 @@ public struct Decode: Stage {
     examples: [#"{ "stage": "decode" }"#])
 
   private let limits: DecodeLimits
+  private let keepsHash: Bool
 
   public static func plan(_ settings: Settings) -> StagePlan {
     StagePlan(accepts: .source, produces: .picture, removes: [.alpha, .matte, .encoded])
@@ -26,6 +27,7 @@ public struct Decode: Stage {
 
   public init(_ settings: Settings, resources: StageResources) throws(StageError) {
     limits = resources.decodeLimits
+    keepsHash = resources.keepsSourceHash
   }
 
   public func process(_ item: Item, in context: StageContext) throws(StageError) -> Outcome {
@@ -44,7 +46,8 @@ public struct Decode: Stage {
     }
     context.report(warningsOf: source)
     // What an earlier decode left behind goes.
-    return .next(item.releasingPixels().with(source: source))
+    let opened = item.releasingPixels().with(source: source)
+    return .next(keepsHash ? opened.with(sourceHash: source.bytes.sha256) : opened)
   }
 
   private static func misleads(_ ending: String, about format: PictureFormat) -> Bool {

@@ -22,7 +22,8 @@ public struct Write: Stage {
         + "A symbolic link at that name is replaced, not followed.",
       "Text in `to` may name any folder. What `${item.…}` brings in may name folders below, never `..` or an absolute "
         + "path.",
-      "Two pictures of one run never write the same file: the second fails.",
+      "Two pictures of one run never write the same file: the second fails. Nor is anything replaced that the job reads: "
+        + "inputs (unless `inPlace`), its list or manifest, a background, the job file.",
     ],
     fields: [to, overwrite, inPlace],
     examples: [
@@ -49,13 +50,22 @@ public struct Write: Stage {
   }
 
   public func process(_ item: Item, in context: StageContext) throws(StageError) -> Outcome {
+    guard !context.isCancelled else {
+      throw StageError("cancelled", "the picture was given up before its file was begun")
+    }
     guard let encoded = item.encoded else {
-      throw StageError("internalFault", "write got an item that was not encoded", kind: .job)
+      throw StageError("internal-fault", "write got an item that was not encoded", kind: .job)
     }
     let path = try OutputPath.resolve(template, in: context.run.baseFolder) { variable in
       TemplateValues.value(of: variable, identity: item.identity, run: context.run, item: item)
     }
-    guard context.claims.claim(path) else {
+    // The planner proves all this for names it knows beforehand; here it also holds for those made from sizes or hashes.
+    var resolver = FolderResolver()
+    let resolved = resolver.resolve(path)
+    if let refusal = context.protected.refusal(of: path, resolved: resolved, mayReplaceInputs: mayReplaceInput) {
+      throw refusal
+    }
+    guard context.claims.claim(resolved) else {
       throw StageError(
         "output-collision", "this run has written \(path.printable) already, for another picture or stage",
         hint: "make the names differ, with ${item.dir} or ${item.index}")
@@ -114,14 +124,8 @@ public struct Write: Stage {
   /// Refuses what must not be replaced by a picture.
   private func refuse(_ existing: FileAt?, at path: PathBytes, for item: Item) throws(StageError) {
     guard let existing else { return }
-    switch existing.kind {
-    case S_IFREG, S_IFLNK: break
-    case S_IFDIR: throw StageError("output-is-folder", "\(path.printable) is a folder, so no file can be written there")
-    default:
-      throw StageError(
-        "output-is-special", "\(path.printable) is a device, pipe or socket, not a file; it is left alone")
-    }
-    // The planner proves this for names it knows beforehand; here it also holds for those made from sizes or hashes.
+    if let refusal = OutputPath.refusal(of: path, standing: existing.kind) { throw refusal }
+    // The item's own file is also known by its number, through mounts and where case does not count.
     guard !mayReplaceInput else { return }
     let input = FileAt(item.identity.path, following: true)
     if item.identity.path == path || (existing.links == 1 && existing.isSame(as: input)) {
@@ -179,7 +183,10 @@ extension ExistingOutput: FieldChoice {
   public var help: String {
     switch self {
     case .replace: "it is replaced, atomically"
-    case .skip: "it stays, and the picture counts as skipped where all its outputs are there"
+    case .skip:
+      "it stays, and a picture whose outputs are all there is not worked on and counts as skipped; where `to` holds "
+        + "${image.…} or ${item.hash}, the name is known only after the work, so the picture is worked on, counts as done "
+        + "and gets the warning output-kept"
     case .error: "it stays, and the picture fails"
     }
   }

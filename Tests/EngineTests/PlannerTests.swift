@@ -11,10 +11,10 @@ import Testing
 @Suite struct PlannerTests {
   private let folder = TemporaryFolder()
 
-  private func job(to: String, input: String, write: String = "", more: String = "") throws -> Job {
+  private func job(to: String, input: String, write: String = "", more: String = "", stage: String = "") throws -> Job {
     let text = """
       { "version": 1, "input": \(input),\(more)
-        "stages": [ { "stage": "decode" }, { "stage": "encode", "format": "jpeg" },
+        "stages": [ { "stage": "decode" }, \(stage) { "stage": "encode", "format": "jpeg" },
           { "stage": "write", "to": "\(to)"\(write) } ] }
       """
     let loaded = JobLoader(registry: LintTests.registry()).load(
@@ -30,7 +30,8 @@ import Testing
 
   @Test func namesOutputsOfEveryItem() throws {
     for name in ["in/a.jpg", "in/sub/b.PNG", "in/sub/deep/c.jpg"] { folder.write("x", to: name) }
-    let job = try job(to: "out/${item.dir}/${item.stem}-${item.index}.${ext}", input: #"{ "files": ["in/**/*.{jpg,png}"] }"#)
+    let job = try job(
+      to: "out/${item.dir}/${item.stem}-${item.index}.${ext}", input: #"{ "files": ["in/**/*.{jpg,png}"] }"#)
     let plan = try plan(job)
     let run = JobRun(job: job, options: RunOptions())
     let outputs = plan.inputs.indices.map { run.outputs(of: plan, at: $0).compactMap { $0?.display } }
@@ -60,7 +61,10 @@ import Testing
     for name in ["in/a/x.jpg", "in/b/x.jpg"] { folder.write("x", to: name) }
     folder.makeFolder("out/a")
     symlink("a", folder["out/b"])
-    #expect(try codes(try job(to: "out/${item.dir}/x.${ext}", input: #"{ "files": ["in/**/*.jpg"] }"#)) == ["output-collision"])
+    #expect(
+      try codes(try job(to: "out/${item.dir}/x.${ext}", input: #"{ "files": ["in/**/*.jpg"] }"#)) == [
+        "output-collision"
+      ])
   }
 
   @Test func caseAndUnicodeForm() throws {
@@ -96,6 +100,97 @@ import Testing
     #expect(try codes(try job(to: "${item.target}", input: #"{ "manifest": "m.csv" }"#)) == ["output-overwrites-input"])
   }
 
+  /// An input that is a link reads through every place on the way; replacing any of them changes it.
+  @Test func anOutputThatAnInputsLinkLeadsTo() throws {
+    folder.write("x", to: "store/a.jpg")
+    folder.makeFolder("in")
+    folder.makeFolder("mid")
+    symlink("../store/a.jpg", folder["mid/a.jpg"])
+    symlink("../mid/a.jpg", folder["in/a.jpg"])
+    let input = #"{ "files": ["in/a.jpg"] }"#
+    #expect(try codes(try job(to: "store/${item.stem}.jpg", input: input)) == ["output-overwrites-input"])
+    #expect(try codes(try job(to: "mid/${item.stem}.jpg", input: input)) == ["output-overwrites-input"])
+    #expect(try codes(try job(to: "mid/${item.stem}.jpg", input: input, write: #", "inPlace": true"#)) == [])
+    #expect(try codes(try job(to: "store/${item.stem}-s.jpg", input: input)) == [])
+    // The list names the link's target, the output the link's folder.
+    symlink("store", folder["alias"])
+    folder.write("store/a.jpg\n", to: "list.txt")
+    #expect(
+      try codes(try job(to: "alias/${item.stem}.jpg", input: #"{ "list": "list.txt" }"#)) == ["output-overwrites-input"]
+    )
+  }
+
+  /// What the job reads besides its inputs is not freed by `inPlace`.
+  @Test(arguments: ["", #", "inPlace": true"#])
+  func anOutputThatTheJobReads(write: String) throws {
+    folder.write("x", to: "in/a.jpg")
+    folder.write("in/a.jpg\n", to: "list.txt")
+    folder.write("x", to: "bg.png")
+    symlink("bg.png", folder["link.png"])
+    folder.write("{}", to: "job.json")
+    let list = #"{ "list": "list.txt" }"#
+    func planned(_ target: String) throws -> [Diagnostic] {
+      folder.write("path,target\nin/a.jpg,\(target)\n", to: "m.csv")
+      return try plan(
+        try job(
+          to: "${item.target}", input: #"{ "manifest": "m.csv" }"#, write: write,
+          stage: #"{ "stage": "composite", "existingAlpha": true, "background": { "image": { "path": "link.png" } } },"#
+        )
+      ).findings
+    }
+    #expect(try codes(try job(to: "list.txt", input: list, write: write)) == ["output-overwrites-input"])
+    for (target, what) in [
+      ("m.csv", "the manifest"), ("job.json", "the job file"), ("bg.png", "a file of stage \"composite\""),
+      ("link.png", "a file of stage \"composite\""),
+    ] {
+      let findings = try planned(target)
+      #expect(findings.map(\.code) == ["output-overwrites-input"])
+      #expect(findings.first?.message == "in/a.jpg: the output \(folder[target]) is \(what), which this job reads")
+    }
+    #expect(try planned("in/b.jpg").isEmpty)
+  }
+
+  /// `photos/**` follows links: what is written where one leads is read through it by the next run.
+  @Test func anOutputThatALinkAmongTheInputsLeadsTo() throws {
+    folder.write("x", to: "photos/a.jpg")
+    symlink("../out", folder["photos/link"])
+    let deep = #"{ "files": ["photos/**/*.jpg"] }"#
+    for input in [deep, #"{ "directory": "photos" }"#] {
+      let ahead = try plan(try job(to: "out/small/${item.stem}.${ext}", input: input)).findings
+      #expect(ahead.map(\.code) == ["output-inside-input"], "\(input)")
+      #expect(ahead.first?.message.contains("through the link \(folder["photos/link"])") == true)
+    }
+    // The folder is there now, and still empty.
+    folder.makeFolder("out")
+    #expect(try codes(try job(to: "out/${item.stem}.${ext}", input: deep)) == ["output-inside-input"])
+    #expect(try codes(try job(to: "out/${image.width}.${ext}", input: deep)) == ["output-inside-input"])
+    #expect(try codes(try job(to: "out/${item.stem}.${ext}", input: deep, write: #", "inPlace": true"#)) == [])
+    // Not read: another ending, a hidden folder, a place beside it, a glob that does not go that deep.
+    #expect(try codes(try job(to: "out/${item.stem}.jfif", input: deep)) == [])
+    #expect(try codes(try job(to: "out/.small/${item.stem}.jpg", input: deep)) == [])
+    #expect(try codes(try job(to: "out2/${item.stem}.${ext}", input: deep)) == [])
+    #expect(try codes(try job(to: "out/${item.stem}.${ext}", input: #"{ "files": ["photos/*.jpg"] }"#)) == [])
+  }
+
+  /// A folder in the way is no output that exists.
+  @Test(arguments: ["replace", "skip", "error"])
+  func aFolderAtTheOutput(overwrite: String) throws {
+    for name in ["in/a.jpg", "in/b.jpg"] { folder.write("x", to: name) }
+    folder.makeFolder("out/a.jpg")
+    let plan = try plan(
+      try job(
+        to: "out/${item.stem}.${ext}", input: #"{ "files": ["in/*.jpg"] }"#, write: ", \"overwrite\": \"\(overwrite)\"")
+    )
+    #expect(plan.workCount == 1)
+    guard case .fail(let error, let stage) = plan.decisions[0] else {
+      Issue.record("not a planned failure")
+      return
+    }
+    #expect(error.code == "output-is-folder")
+    #expect(error.message.contains(folder["out/a.jpg"]))
+    #expect(stage == "write")
+  }
+
   @Test func anOutputThatTheNextRunWouldRead() throws {
     folder.write("x", to: "in/a.jpg")
     #expect(
@@ -104,9 +199,12 @@ import Testing
     // The glob does not reach below, so nothing is read again.
     #expect(try codes(try job(to: "in/small/${item.stem}-s.${ext}", input: #"{ "files": ["in/*.jpg"] }"#)) == [])
     #expect(
-      try codes(try job(to: "in/small/${item.stem}-s.${ext}", input: #"{ "directory": "in" }"#)) == ["output-inside-input"])
+      try codes(try job(to: "in/small/${item.stem}-s.${ext}", input: #"{ "directory": "in" }"#)) == [
+        "output-inside-input"
+      ])
     #expect(
-      try codes(try job(to: "in/small/${item.stem}-s.${ext}", input: #"{ "directory": "in", "recursive": false }"#)) == [])
+      try codes(try job(to: "in/small/${item.stem}-s.${ext}", input: #"{ "directory": "in", "recursive": false }"#))
+        == [])
     // Hidden folders are not walked into.
     #expect(try codes(try job(to: "in/.out/${item.stem}.${ext}", input: #"{ "directory": "in" }"#)) == [])
   }
@@ -137,8 +235,11 @@ import Testing
 
   @Test func emptyInputs() throws {
     folder.makeFolder("in")
-    #expect(throws: InputError.self) { try self.plan(try self.job(to: "out/${item.stem}.${ext}", input: #"{ "files": ["in/*.jpg"] }"#)) }
-    let allowed = try plan(try job(to: "out/${item.stem}.${ext}", input: #"{ "files": ["in/*.jpg"], "allowEmpty": true }"#))
+    #expect(throws: InputError.self) {
+      try self.plan(try self.job(to: "out/${item.stem}.${ext}", input: #"{ "files": ["in/*.jpg"] }"#))
+    }
+    let allowed = try plan(
+      try job(to: "out/${item.stem}.${ext}", input: #"{ "files": ["in/*.jpg"], "allowEmpty": true }"#))
     #expect(allowed.inputs.isEmpty)
   }
 

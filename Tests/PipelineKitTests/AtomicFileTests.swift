@@ -1,7 +1,8 @@
 import Glibc
-import PipelineKit
 import TestSupport
 import Testing
+
+@testable import PipelineKit
 
 @Suite struct AtomicFileTests {
   private let folder = TemporaryFolder()
@@ -34,6 +35,76 @@ import Testing
     #expect(try write("two", "a", existing: .keep) == false)
     #expect(folder.read("a") == Array("one".utf8))
     #expect(folder.tree() == ["a"])
+  }
+
+  /// Where the kernel has no rename that refuses a taken name, a hard link stands in.
+  @Test(arguments: [EINVAL, ENOSYS])
+  func keepsWithoutTheKernelsRename(answer: Int32) {
+    func rename(_ from: String, _ to: String) -> Int32 {
+      AtomicFile.renameUnlessTaken(folder[from], folder[to], renameNew: { _, _ in answer })
+    }
+    folder.write("one", to: "t1")
+    folder.write("two", to: "t2")
+    #expect(rename("t1", "a") == 0)
+    #expect(folder.tree() == ["a", "t2"])
+    #expect(rename("t2", "a") == EEXIST)
+    #expect(folder.read("a") == Array("one".utf8))
+    #expect(folder.tree() == ["a", "t2"])
+  }
+
+  /// Other answers are final: no link is tried.
+  @Test func theKernelsRefusalStands() {
+    folder.write("one", to: "t")
+    #expect(AtomicFile.renameUnlessTaken(folder["t"], folder["a"], renameNew: { _, _ in EROFS }) == EROFS)
+    #expect(folder.tree() == ["t"])
+  }
+
+  /// The kernel's own rename is what is used: it keeps one name for the file at every moment, where a link has two.
+  @Test func usesTheKernelsRename() throws {
+    folder.write("one", to: "t")
+    folder.write("two", to: "taken")
+    #expect(AtomicFile.renameUnlessTaken(folder["t"], folder["taken"]) == EEXIST)
+    #expect(AtomicFile.renameUnlessTaken(folder["t"], folder["a"]) == 0)
+    #expect(AtomicFile.renameUnlessTaken(folder["t"], folder["b"]) == ENOENT)
+    #expect(folder.tree() == ["a", "taken"])
+  }
+
+  private typealias SetUser = @convention(c) (uid_t) -> Int32
+  /// Changes one thread's rights, as root only.
+  private static let setFileUser = dlsym(nil, "setfsuid").map { unsafeBitCast($0, to: SetUser.self) }
+
+  @Test(.enabled(if: geteuid() == 0 && setFileUser != nil, "needs root"))
+  func aFolderThatMayBeWrittenToButNotRead() throws {
+    let setUser = try #require(Self.setFileUser)
+    chmod(folder.path, 0o711)
+    folder.makeFolder("drop")
+    chown(folder["drop"], 65534, 65534)
+    chmod(folder["drop"], 0o300)
+    let drop = PathBytes(folder["drop"])
+    Thread.run {
+      _ = setUser(65534)
+      defer { _ = setUser(0) }
+      let reading = drop.withCString { open($0, O_RDONLY) }
+      #expect(reading < 0, "the test's own folder must be closed to its user")
+      do throws(StageError) {
+        for existing in [AtomicFile.Existing.replace, .keep] {
+          let bytes = Array("x".utf8)
+          let result: Result<Bool, StageError> = bytes.withUnsafeBytes { bytes in
+            do throws(StageError) {
+              return .success(
+                try AtomicFile.write(bytes, to: drop.joining("\(existing)"), existing: existing, tag: "t"))
+            } catch {
+              return .failure(error)
+            }
+          }
+          #expect(try result.get())
+        }
+        try AtomicFile.makeFolders(drop.joining("new"))
+      } catch {
+        Issue.record("\(error)")
+      }
+    }
+    #expect(folder.tree() == ["drop/", "drop/keep", "drop/new/", "drop/replace"])
   }
 
   /// The file is whole when it is checked, has no name yet, and a refusal leaves the old file and nothing else.
@@ -89,12 +160,14 @@ import Testing
     let workers = files.map { name in
       var thread = pthread_t()
       let box = Unmanaged.passRetained(Box(folder[name]))
-      pthread_create(&thread, nil, { raw in
-        let path = Unmanaged<Box>.fromOpaque(raw!).takeRetainedValue().path
-        let bytes = Array(path.utf8)
-        bytes.withUnsafeBytes { _ = try? AtomicFile.write($0, to: PathBytes(path), tag: "t") }
-        return nil
-      }, box.toOpaque())
+      pthread_create(
+        &thread, nil,
+        { raw in
+          let path = Unmanaged<Box>.fromOpaque(raw!).takeRetainedValue().path
+          let bytes = Array(path.utf8)
+          bytes.withUnsafeBytes { _ = try? AtomicFile.write($0, to: PathBytes(path), tag: "t") }
+          return nil
+        }, box.toOpaque())
       return thread
     }
     for worker in workers { pthread_join(worker, nil) }

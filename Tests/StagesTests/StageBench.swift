@@ -12,6 +12,8 @@ struct StageBench {
   var limits = DecodeLimits()
   let temporaries = TemporaryFiles()
   let claims = OutputClaims()
+  var protected = ProtectedPaths()
+  var keepsSourceHash = false
 
   init() {
     run = RunValues(baseFolder: PathBytes(folder.path), runID: "run-1", runDate: "2026-05-01")
@@ -41,7 +43,8 @@ struct StageBench {
     try #require(try Self.lint(type, json).isEmpty, "the test's own job must lint")
     return try S(
       Self.settings(type, json),
-      resources: StageResources(run: run, computeWorkers: 2, facts: RunFacts(), decodeLimits: limits))
+      resources: StageResources(
+        run: run, computeWorkers: 2, facts: RunFacts(), decodeLimits: limits, keepsSourceHash: keepsSourceHash))
   }
 
   func context(
@@ -49,7 +52,8 @@ struct StageBench {
     cancelled: @escaping @Sendable () -> Bool = { false }
   ) -> StageContext {
     StageContext(
-      stage: stage, run: run, journal: journal, temporaries: temporaries, claims: claims, cancelled: cancelled)
+      stage: stage, run: run, journal: journal, temporaries: temporaries, claims: claims, protected: protected,
+      cancelled: cancelled)
   }
 
   /// Runs one stage on one item.

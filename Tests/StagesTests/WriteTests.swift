@@ -153,6 +153,80 @@ import Testing
     #expect(bench.folder.read("out/a.png") == first.encoded?.bytes.array)
   }
 
+  @Test("nothing that the run reads is replaced, also under a name that only the run knows")
+  func protected() throws {
+    for name in ["in/3.png", "store/3-2.png", "bg.png"] { bench.folder.write("precious", to: name) }
+    symlink("in", bench.folder["alias"])
+    symlink("../store/3-2.png", bench.folder["in/link.png"])
+    var bench = bench
+    var resolver = FolderResolver()
+    bench.protected = ProtectedPaths(
+      inputs: ["in/3.png", "in/link.png"].map { PathBytes(bench.folder[$0]) },
+      others: [(PathBytes(bench.folder["bg.png"]), "a background")], resolver: &resolver)
+    let before = bench.folder.tree()
+    for to in [
+      "in/${image.width}.png", "alias/${image.width}.png", "new/../in/${image.width}.png",
+      "store/${image.width}-${image.height}.png", "in/link.png", "bg.png",
+    ] {
+      for overwrite in ["replace", "skip", "error"] {
+        let error = try bench.failure(of: Write.self, json(to, ", \"overwrite\": \"\(overwrite)\""), encoded())
+        #expect(error.code == "output-overwrites-input", "\(to)")
+      }
+    }
+    let error = try bench.failure(of: Write.self, json("bg.png", #", "inPlace": true"#), encoded())
+    #expect(error.code == "output-overwrites-input")
+    #expect(error.message == "the output \(bench.folder["bg.png"]) is a background, which this job reads")
+    #expect(bench.folder.tree() == before)
+    #expect(bench.folder.read("in/3.png") == Array("precious".utf8))
+    #expect(bench.folder.read("store/3-2.png") == Array("precious".utf8))
+    #expect(bench.folder.read("bg.png") == Array("precious".utf8))
+    // Inputs are free with inPlace.
+    let item = try encoded()
+    _ = try bench.process(Write.self, json("in/${image.width}.png", #", "inPlace": true"#), item)
+    #expect(bench.folder.read("in/3.png") == item.encoded?.bytes.array)
+  }
+
+  @Test("a folder reached through a link is the same place")
+  func collisionThroughALink() throws {
+    bench.folder.makeFolder("out")
+    symlink("out", bench.folder["alias"])
+    let first = try encoded(gray: 1)
+    _ = try bench.process(Write.self, json("out/${image.width}.png"), first)
+    let error = try bench.failure(of: Write.self, json("alias/${image.width}.png"), encoded(gray: 2))
+    #expect(error.code == "output-collision")
+    #expect(bench.folder.read("out/3.png") == first.encoded?.bytes.array)
+  }
+
+  /// A bitmap of one pixel, written byte by byte, and its SHA-256 by sha256sum.
+  private static let bitmap: [UInt8] =
+    [66, 77, 58, 0, 0, 0, 0, 0, 0, 0, 54, 0, 0, 0, 40, 0, 0, 0, 1, 0, 0, 0, 1, 0, 0, 0, 1, 0, 24, 0, 0, 0, 0, 0]
+    + [4, 0, 0, 0, 19, 11, 0, 0, 19, 11, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 30, 20, 10, 0]
+  private static let bitmapHash = "6aa5f572dab3a68611005b6738f746e414f3acbe830edb1306c133a542306581"
+
+  @Test("the hash in a name is of the bytes that were read, whatever became of the file")
+  func sourceHash() throws {
+    var bench = bench
+    bench.keepsSourceHash = true
+    let opened = try bench.decoded(bench.item(holding: Self.bitmap, name: "a.bmp"))
+    let item = opened.with(image: try opened.image()).with(encoded: try #require(encoded().encoded)).releasingPixels()
+    bench.folder.write("another", to: "a.bmp")
+    _ = try bench.process(Write.self, json("${item.hash}.png"), item)
+    #expect(bench.folder.read(Self.bitmapHash + ".png") == item.encoded?.bytes.array)
+    unlink(bench.folder["a.bmp"])
+    _ = try bench.process(Write.self, json("x/${item.hash}.png"), item)
+    #expect(bench.folder.read("x/\(Self.bitmapHash).png") != nil)
+  }
+
+  @Test("the hash of a source that is open needs no file, and none is kept where the job names none")
+  func sourceHashOfAnOpenSource() throws {
+    let opened = try bench.decoded(bench.item(holding: Self.bitmap, name: "a.bmp"))
+    #expect(opened.sourceHash == nil)
+    unlink(bench.folder["a.bmp"])
+    let template = try #require(Template.parse("${item.hash}").template)
+    #expect(try bench.context().render(template, for: opened) == Array(Self.bitmapHash.utf8))
+    #expect(throws: StageError.self) { try bench.context().render(template, for: opened.releasingPixels()) }
+  }
+
   // MARK: Names
 
   @Test(
@@ -218,6 +292,12 @@ import Testing
     #expect(path.withCString { stat($0, &status) } == 0)
   }
 
+  private final class Counter: Sendable {
+    private let value = Atomic(0)
+    func next() -> Int { value.add(1, ordering: .relaxed).newValue }
+    var count: Int { value.load(ordering: .relaxed) }
+  }
+
   // MARK: Trouble
 
   @Test("bytes that do not hold what they should are never put in place")
@@ -245,7 +325,27 @@ import Testing
     let stage = try bench.make(Write.self, json("out/a.png"))
     let context = bench.context(cancelled: { true })
     #expect(throws: StageError.self) { try stage.process(encoded(), in: context) }
-    #expect(bench.folder.tree().filter { !$0.hasSuffix("/") }.isEmpty)
+    // Not even the folder: nothing is begun for it.
+    #expect(bench.folder.tree().isEmpty)
+  }
+
+  @Test("an item given up while its file is written gets no file")
+  func cancelledMeanwhile() throws {
+    let stage = try bench.make(Write.self, json("out/a.png"))
+    let counter = Counter()
+    let context = bench.context(cancelled: { counter.next() > 1 })
+    #expect(throws: StageError.self) { try stage.process(encoded(), in: context) }
+    #expect(counter.count == 2)
+    #expect(bench.folder.tree() == ["out/"])
+  }
+
+  @Test("a run that is over gets no file")
+  func sealed() throws {
+    bench.folder.write("old", to: "out/a.png")
+    bench.temporaries.seal()
+    #expect(try bench.failure(of: Write.self, json("out/a.png"), encoded()).code == "cancelled")
+    #expect(bench.folder.tree() == ["out/", "out/a.png"])
+    #expect(bench.folder.read("out/a.png") == Array("old".utf8))
   }
 
   @Test("an item given up at the last moment leaves no new file, and a replaced one whole")

@@ -89,18 +89,20 @@ final class Executor: Sendable {
   private let started = ContinuousClock.now
   let temporaries = TemporaryFiles()
   private let claims = OutputClaims()
+  private let protected: ProtectedPaths
   private let lanes: Mutex<[Lane: WorkLane]> = Mutex([:])
 
   /// - Parameter items: answers the item at an index below `itemCount`.
   init(
     stages: [ExecutableStage], configuration: Configuration, itemCount: Int, run: RunValues,
-    observer: any RunObserver, items: @escaping @Sendable (Int) -> PlannedItem
+    protected: ProtectedPaths = ProtectedPaths(), observer: any RunObserver, items: @escaping @Sendable (Int) -> PlannedItem
   ) {
     self.stages = stages
     self.configuration = configuration
     self.items = items
     self.itemCount = itemCount
     self.run = run
+    self.protected = protected
     self.observer = observer
     budget = MemoryBudget(limit: configuration.memoryLimit)
     // After stage i, pixels are kept when any later stage works on them.
@@ -237,7 +239,7 @@ final class Executor: Sendable {
       claim.currentStage = progress.stage
       let context = StageContext(
         stage: stage.label, run: self.run, journal: run.journal, temporaries: temporaries, claims: claims,
-        cancelled: { claim.isRevoked })
+        protected: protected, cancelled: { claim.isRevoked })
       let start = ContinuousClock.now
       let result: Result<Outcome, StageError>
       do throws(StageError) {

@@ -20,6 +20,8 @@ public final class InputCursor {
   private var isOver = false
   /// The most names of files and folders held at once by any walk so far; for tests.
   private(set) var mostNamesHeld = 0
+  /// The links to folders that the walks so far have followed.
+  private(set) var linkedFolders: [PathBytes] = []
 
   /// After this many problems in one list or manifest the rest is not looked at.
   private static let mostProblems = 20
@@ -86,6 +88,7 @@ public final class InputCursor {
         source = .tree(walk, isEmptyAllowed: isEmptyAllowed)
         return item(found.path, relativeDirectory: found.relativeDirectory)
       }
+      linkedFolders += walk.linkedFolders
       try finish(walk, isEmptyAllowed: isEmptyAllowed)
       return nil
     case .list(let reader, let input, let isEmptyAllowed):

@@ -81,6 +81,8 @@ struct TreeWalk {
   private var pending: [SkippedInput] = []
   private let declaration: Int
 
+  /// The links to folders that were followed, as walked.
+  private(set) var linkedFolders: [PathBytes] = []
   /// For each element, whether any file matched it.
   private(set) var matched: [Bool]
   /// The most names held at once so far.
@@ -242,7 +244,10 @@ struct TreeWalk {
       pending.append(skipped(loops ? .symlinkLoop : .folderSeenBefore))
       return
     }
-    if isLink { followedLinks.insert(status.identity) }
+    if isLink {
+      followedLinks.insert(status.identity)
+      linkedFolders.append(PathBytes(bytes: path))
+    }
     enter(places, identity: status.identity)
   }
 

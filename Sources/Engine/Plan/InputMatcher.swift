@@ -3,6 +3,8 @@ import PipelineKit
 /// Whether the next run would read a path as an input: for outputs that would land among the inputs.
 struct InputMatcher {
   private let patterns: [(fixed: PathBytes, alternatives: [[GlobPattern.Part]])]
+  /// Where links among the inputs lead → the links.
+  private var links: [PathBytes: [PathBytes]] = [:]
   private let folders: [(path: PathBytes, recursive: Bool, endings: Set<String>?)]
 
   /// Lists and manifests name their inputs one by one, so nothing new can match them.
@@ -20,7 +22,9 @@ struct InputMatcher {
       folders = []
     case .directory(let path, let recursive, let extensions, let all, _):
       patterns = []
-      folders = Self.spellings(of: PathBytes(path), base, &resolver).map { ($0, recursive, all ? nil : Set(extensions)) }
+      folders = Self.spellings(of: PathBytes(path), base, &resolver).map {
+        ($0, recursive, all ? nil : Set(extensions))
+      }
     case .list, .manifest:
       patterns = []
       folders = []
@@ -35,8 +39,35 @@ struct InputMatcher {
     return [walked, resolver.resolveFolder(walked)]
   }
 
-  /// - Parameter path: absolute and normalised.
-  func matches(_ path: PathBytes) -> Bool {
+  /// Notes a link that the walk met among the inputs: what is written where it leads is read through it.
+  mutating func add(link: PathBytes, resolver: inout FolderResolver) {
+    guard let end = resolver.places(of: link).last else { return }
+    links[end, default: []].append(link)
+  }
+
+  /// How the next run would come to read a path as an input; nil where it would not.
+  ///
+  /// - Parameters:
+  ///   - path: absolute and normalised.
+  ///   - resolved: the same with the links of its folder followed.
+  func reading(_ path: PathBytes, resolved: PathBytes) -> String? {
+    if matches(resolved) || matches(path) { return "would be read as an input by the next run" }
+    guard !links.isEmpty else { return nil }
+    let names = resolved.components
+    var end = PathBytes("/")
+    for depth in 0...names.count {
+      if depth > 0 { end = end.joining(PathBytes(names[depth - 1])) }
+      for link in links[end] ?? [] {
+        let spelled = names[depth...].reduce(link) { $0.joining(PathBytes($1)) }
+        if matches(spelled) {
+          return "would be read as an input by the next run, through the link \(link.printable)"
+        }
+      }
+    }
+    return nil
+  }
+
+  private func matches(_ path: PathBytes) -> Bool {
     for folder in folders where path.isInside(folder.path) {
       let names = path.components.dropFirst(folder.path.components.count)
       let isHidden = names.contains { $0.first == UInt8(ascii: ".") }

@@ -6,13 +6,13 @@ import PipelineKit
 public struct Planner {
   private let job: Job
   private let run: RunValues
-  private let matcher: InputMatcher
+  private var matcher: InputMatcher
   private var resolver = FolderResolver()
   private var plan = RunPlan()
   /// Output path hash → item, to find outputs that are the same. Paths are rendered again to make sure.
   private var outputs: [Int: (item: Int, output: Int)] = [:]
   private var foldedOutputs: [Int: (item: Int, output: Int)] = [:]
-  private let writers: [(stage: JobStage, template: Template, ending: String?)]
+  private let names: OutputNames
   private var collisionCount = 0
 
   /// Findings of one kind beyond this many are only counted.
@@ -22,17 +22,7 @@ public struct Planner {
     self.job = job
     self.run = run
     matcher = InputMatcher(job.input, base: job.inputFolder, resolver: &resolver)
-    var ending: String?
-    var writers: [(JobStage, Template, String?)] = []
-    for stage in job.stages {
-      if let value = stage.plan.encodedExtension {
-        ending = value
-      } else if stage.plan.produces.contains(.encoded) {
-        ending = nil
-      }
-      for template in stage.plan.outputs { writers.append((stage, template, ending)) }
-    }
-    self.writers = writers
+    names = OutputNames(job: job, run: run)
   }
 
   /// Makes the plan.
@@ -48,93 +38,87 @@ public struct Planner {
   private mutating func readInputs() throws(InputError) {
     var skipped = SkipTally()
     var inputs: [InputItem] = []
-    try withoutActuallyEscaping({ (skip: SkippedInput) in skipped.add(skip) }) { (onSkip) throws(InputError) in
+    // A broken link may lead to a folder that this run makes.
+    var links: [PathBytes] = []
+    func note(_ skip: SkippedInput) {
+      skipped.add(skip)
+      if skip.reason == .brokenLink { links.append(skip.path) }
+    }
+    try withoutActuallyEscaping(note) { (onSkip) throws(InputError) in
       let cursor = InputWalker([job.input], base: job.inputFolder).cursor(onSkip: onSkip)
       while let item = try cursor.next() { inputs.append(item) }
+      links += cursor.linkedFolders
     }
+    for link in links { matcher.add(link: link, resolver: &resolver) }
     plan.inputs = inputs
     plan.skippedInputs = skipped
   }
 
-  /// The output's absolute path; nil where its name is only known during the run.
-  ///
-  /// - Throws: what the run would fail the item with: a name that no file system takes, or that leads elsewhere.
-  func outputPath(_ writer: Int, for identity: ItemIdentity) throws(StageError) -> PathBytes? {
-    let (_, template, ending) = writers[writer]
-    // Reading every input only to plan would double the work; the run proves these names.
-    let isKnown = template.variables.allSatisfy { variable in
-      switch variable {
-      case .ext: ending != nil
-      case .itemHash, .imageWidth, .imageHeight: false
-      default: true
-      }
-    }
-    guard isKnown else { return nil }
-    return try OutputPath.resolve(template, in: run.baseFolder) { variable in
-      if variable == .ext, let ending { return .success(Array(ending.utf8)) }
-      return TemplateValues.value(of: variable, identity: identity, run: run, item: nil)
-    }
-  }
-
-  /// Every output that can be named before the run, for `pipeline plan`.
-  public static func outputs(of plan: RunPlan, job: Job, run: RunValues, at index: Int) -> [PathBytes?] {
-    let planner = Planner(job: job, run: run)
-    let identity = plan.identity(of: plan.inputs[index])
-    return planner.writers.indices.map { (try? planner.outputPath($0, for: identity)) ?? nil }
-  }
-
   private mutating func proveOutputs() {
+    let writers = names.writers
     guard !writers.isEmpty else { return }
     let mayReplace = writers.allSatisfy { $0.stage.plan.mayReplaceInputs }
-    var inputPaths: Set<Int> = []
-    if !mayReplace {
-      inputPaths.reserveCapacity(plan.inputs.count)
-      for input in plan.inputs { inputPaths.insert(resolver.resolve(input.path).hashValue) }
-    }
+    plan.protected = ProtectedPaths(
+      inputs: plan.inputs[..<(mayReplace ? 0 : plan.inputs.count)].lazy.map(\.path), others: Self.otherFiles(of: job),
+      resolver: &resolver)
     for index in plan.inputs.indices {
       let identity = plan.identity(of: plan.inputs[index])
       var existing: [Bool] = []
       for (number, writer) in writers.enumerated() {
         let known: PathBytes?
         do throws(StageError) {
-          known = try outputPath(number, for: identity)
+          known = try names.path(number, for: identity)
         } catch {
           plan.decisions[index] = .fail(error, stage: writer.stage.label)
           break
         }
         guard let path = known else {
+          if !writer.stage.plan.mayReplaceInputs, let sample = names.sample(number, for: identity) {
+            if let reading = matcher.reading(sample, resolved: resolver.resolve(sample)) {
+              refuse(
+                "output-inside-input", "\(name(index)): its output, such as \(sample.printable), \(reading)",
+                writer.stage, hint: "write outside the folders that the input names, or set \"inPlace\": true")
+            }
+          }
           existing.append(false)
           continue
         }
         let resolved = resolver.resolve(path)
         prove(resolved, item: index, output: number)
-        if !writer.stage.plan.mayReplaceInputs {
-          if inputPaths.contains(resolved.hashValue), isInput(resolved) {
-            refuse(
-              "output-overwrites-input", "\(name(index)): its output \(path.printable) is an input", writer.stage,
-              hint: "write elsewhere, or set \"inPlace\": true to replace inputs")
-          } else if matcher.matches(resolved) || matcher.matches(path) {
-            refuse(
-              "output-inside-input", "\(name(index)): its output \(path.printable) would be read as an input by the next run",
-              writer.stage, hint: "write outside the folders that the input names, or set \"inPlace\": true")
-          }
+        let mayReplace = writer.stage.plan.mayReplaceInputs
+        if let error = plan.protected.refusal(of: path, resolved: resolved, mayReplaceInputs: mayReplace) {
+          refuse(error.code, "\(name(index)): \(error.message)", writer.stage, hint: error.hint)
+        } else if !mayReplace, let reading = matcher.reading(path, resolved: resolved) {
+          refuse(
+            "output-inside-input", "\(name(index)): its output \(path.printable) \(reading)",
+            writer.stage, hint: "write outside the folders that the input names, or set \"inPlace\": true")
         }
-        existing.append(writer.stage.plan.existing != .replace && exists(path))
+        guard let kind = kind(of: path) else {
+          existing.append(false)
+          continue
+        }
+        if let error = OutputPath.refusal(of: path, standing: kind) {
+          plan.decisions[index] = .fail(error, stage: writer.stage.label)
+          break
+        }
+        existing.append(writer.stage.plan.existing != .replace)
       }
       decide(index, existing)
     }
     if collisionCount > Self.mostFindings {
       plan.findings.append(
         Diagnostic(
-          severity: .note, code: "more-findings", message: "\(collisionCount - Self.mostFindings) more findings of this kind",
+          severity: .note, code: "more-findings",
+          message: "\(collisionCount - Self.mostFindings) more findings of this kind",
           file: job.file, range: nil, path: nil))
     }
   }
 
   private mutating func decide(_ index: Int, _ existing: [Bool]) {
+    let writers = names.writers
     guard plan.decisions[index] == nil, existing.contains(true) else { return }
     if let refused = writers.indices.first(where: { existing[$0] && writers[$0].stage.plan.existing == .error }) {
-      let path = (try? outputPath(refused, for: plan.identity(of: plan.inputs[index]))) ?? nil
+      let path = (try? names.path(refused, for: plan.identity(of: plan.inputs[index]))) ?? nil
       plan.decisions[index] = .fail(
         StageError(
           "output-exists", "the output \(path?.printable ?? "") exists already",
@@ -150,7 +134,7 @@ public struct Planner {
       if self.path(first) == path {
         refuse(
           "output-collision", "\(name(first.item)) and \(name(item)) would both be written to \(path.printable)",
-          writers[output].stage, hint: "make the names differ, with ${item.dir} or ${item.index}")
+          names.writers[output].stage, hint: "make the names differ, with ${item.dir} or ${item.index}")
         return
       }
     }
@@ -161,27 +145,43 @@ public struct Planner {
         refuse(
           "output-collision-folded",
           "\(other.printable) and \(path.printable) are one file where case or Unicode form does not count (macOS, Windows, many shares)",
-          writers[output].stage, severity: job.portable ? .error : .warning,
+          names.writers[output].stage, severity: job.portable ? .error : .warning,
           hint: job.portable ? nil : "\"portable\": true makes this an error")
       }
     }
   }
 
   private mutating func path(_ place: (item: Int, output: Int)) -> PathBytes? {
-    ((try? outputPath(place.output, for: plan.identity(of: plan.inputs[place.item]))) ?? nil)
+    ((try? names.path(place.output, for: plan.identity(of: plan.inputs[place.item]))) ?? nil)
       .map { resolver.resolve($0) }
   }
 
-  private mutating func isInput(_ resolved: PathBytes) -> Bool {
-    for input in plan.inputs where resolver.resolve(input.path) == resolved { return true }
-    return false
+  /// What the job reads besides its inputs, with the words for it.
+  private static func otherFiles(of job: Job) -> [(path: PathBytes, what: String)] {
+    var files = [(job.baseFolder.joining(PathBytes(job.file).lastComponent), "the job file")]
+    let table: (path: String, what: String)? =
+      switch job.input {
+      case .list(let path, _): (path, "the list of inputs")
+      case .manifest(let path, _, _, _): (path, "the manifest")
+      case .files, .directory: nil
+      }
+    if let table, table.path != "-" {
+      files.append((PathBytes.resolving(PathBytes(table.path), from: job.inputFolder), table.what))
+    }
+    for stage in job.stages {
+      for path in stage.plan.helperFiles {
+        files.append((PathBytes.resolving(PathBytes(path), from: job.baseFolder), "a file of stage \"\(stage.label)\""))
+      }
+    }
+    return files
   }
 
   private func name(_ index: Int) -> String { plan.inputs[index].name.printable }
 
-  private func exists(_ path: PathBytes) -> Bool {
+  /// `S_IFREG`, `S_IFDIR`, …; nil where nothing is.
+  private func kind(of path: PathBytes) -> mode_t? {
     var status = stat()
-    return path.withCString { lstat($0, &status) } == 0
+    return path.withCString { lstat($0, &status) } == 0 ? status.st_mode & S_IFMT : nil
   }
 
   private mutating func refuse(

@@ -18,6 +18,9 @@ public struct RunPlan: Sendable {
   /// Problems of the plan: collisions and refusals. Errors keep the run from starting.
   public internal(set) var findings: [Diagnostic] = []
 
+  /// What no output may replace.
+  public internal(set) var protected = ProtectedPaths()
+
   /// How many items would be worked on.
   public var workCount: Int { inputs.count - decisions.count }
 

@@ -1,0 +1,76 @@
+import JobSyntax
+import PipelineKit
+
+/// Where the outputs of a job's items go, as far as it is known before they are made.
+struct OutputNames: Sendable {
+  /// Every template that the chain writes to, with the ending its encoder gives.
+  let writers: [(stage: JobStage, template: Template, ending: String?)]
+  private let run: RunValues
+
+  init(job: Job, run: RunValues) {
+    self.run = run
+    var ending: String?
+    var writers: [(JobStage, Template, String?)] = []
+    for stage in job.stages {
+      if let value = stage.plan.encodedExtension {
+        ending = value
+      } else if stage.plan.produces.contains(.encoded) {
+        ending = nil
+      }
+      for template in stage.plan.outputs { writers.append((stage, template, ending)) }
+    }
+    self.writers = writers
+  }
+
+  /// The output's absolute path; nil where its name is only known during the run.
+  ///
+  /// - Throws: what the run would fail the item with: a name that no file system takes, or that leads elsewhere.
+  func path(_ writer: Int, for identity: ItemIdentity) throws(StageError) -> PathBytes? {
+    let (_, template, ending) = writers[writer]
+    // Reading every input only to plan would double the work; the run proves these names.
+    let isKnown = template.variables.allSatisfy { variable in
+      switch variable {
+      case .ext: ending != nil
+      case .itemHash, .imageWidth, .imageHeight: false
+      default: true
+      }
+    }
+    guard isKnown else { return nil }
+    return try OutputPath.resolve(template, in: run.baseFolder) { variable in
+      if variable == .ext, let ending { return .success(Array(ending.utf8)) }
+      return TemplateValues.value(of: variable, identity: identity, run: run, item: nil)
+    }
+  }
+
+  /// A path such as the run will make, where its name is only known then: a number stands for sizes and the hash.
+  func sample(_ writer: Int, for identity: ItemIdentity) -> PathBytes? {
+    let (_, template, ending) = writers[writer]
+    return try? OutputPath.resolve(template, in: run.baseFolder) { variable in
+      switch variable {
+      case .itemHash, .imageWidth, .imageHeight: return .success(Array("100".utf8))
+      case .ext: return .success(Array((ending ?? "jpg").utf8))
+      default: return TemplateValues.value(of: variable, identity: identity, run: run, item: nil)
+      }
+    }
+  }
+
+  /// All outputs of an item; nil for those that cannot be named yet.
+  func all(for identity: ItemIdentity) -> [PathBytes?] {
+    writers.indices.map { (try? path($0, for: identity)) ?? nil }
+  }
+}
+
+extension Job {
+  /// Whether any setting of any stage names `${item.hash}`.
+  var namesSourceHash: Bool {
+    func mentions(_ node: JSONNode) -> Bool {
+      switch node.value {
+      case .string(let text): Template.parse(text).template?.variables.contains(.itemHash) ?? false
+      case .array(let elements): elements.contains(where: mentions)
+      case .object(let members): members.contains { mentions($0.value) }
+      default: false
+      }
+    }
+    return stages.contains { $0.settings.nodes.values.contains(where: mentions) }
+  }
+}

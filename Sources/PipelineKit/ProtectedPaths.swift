@@ -1,0 +1,57 @@
+/// Files that a run reads, which no output may replace: its inputs, and what else the job names.
+///
+/// The planner proves against it what it can name beforehand; `write` asks again with the names that only the run
+/// knows.
+public struct ProtectedPaths: Sendable {
+  /// Sorted hashes instead of paths: 8 bytes for each place. A million outputs hit one of a million inputs by chance
+  /// once in 10⁷ runs.
+  private var inputs: [Int] = []
+  /// What the job reads besides, with the words for it.
+  private var others: [PathBytes: String] = [:]
+
+  /// Nothing is protected.
+  public init() {}
+
+  /// - Parameters:
+  ///   - inputs: absolute paths.
+  ///   - others: absolute paths and what they are, to follow "is": `the job file`.
+  public init(
+    inputs: some Sequence<PathBytes>, others: [(path: PathBytes, what: String)], resolver: inout FolderResolver
+  ) {
+    for path in inputs {
+      for place in resolver.places(of: path) { self.inputs.append(place.hashValue) }
+    }
+    self.inputs.sort()
+    for (path, what) in others {
+      for place in resolver.places(of: path) where self.others[place] == nil { self.others[place] = what }
+    }
+  }
+
+  /// Why an output may not be written to a path; nil where it may.
+  ///
+  /// - Parameters:
+  ///   - path: for the message.
+  ///   - resolved: the same path with the links of its folder followed, by `FolderResolver.resolve`.
+  ///   - mayReplaceInputs: frees the inputs, and nothing else.
+  public func refusal(of path: PathBytes, resolved: PathBytes, mayReplaceInputs: Bool) -> StageError? {
+    if let what = others[resolved] {
+      return StageError(
+        "output-overwrites-input", "the output \(path.printable) is \(what), which this job reads",
+        hint: "write elsewhere")
+    }
+    guard !mayReplaceInputs, holdsInput(resolved.hashValue) else { return nil }
+    return StageError(
+      "output-overwrites-input", "the output \(path.printable) is an input",
+      hint: "write elsewhere, or set \"inPlace\": true to replace inputs")
+  }
+
+  private func holdsInput(_ hash: Int) -> Bool {
+    var low = 0
+    var high = inputs.count
+    while low < high {
+      let middle = (low + high) / 2
+      if inputs[middle] < hash { low = middle + 1 } else { high = middle }
+    }
+    return low < inputs.count && inputs[low] == hash
+  }
+}
