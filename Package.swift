@@ -8,6 +8,8 @@ let package = Package(
   products: [
     .executable(name: "pipeline", targets: ["pipeline"]),
     .library(name: "PipelineKit", targets: ["PipelineKit"]),
+    .library(name: "Imaging", targets: ["Imaging"]),
+    .library(name: "JobSyntax", targets: ["JobSyntax"]),
     .library(name: "Stages", targets: ["Stages"]),
     .library(name: "Engine", targets: ["Engine"]),
     .library(name: "PipelineCommand", targets: ["PipelineCommand"]),

@@ -11,7 +11,10 @@ int csystem_allowed_processors(void) {
   return sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 0;
 }
 
-void csystem_bound_arenas(int count) { mallopt(M_ARENA_MAX, count); }
+void csystem_bound_allocator(int arenas, int map_threshold) {
+  mallopt(M_ARENA_MAX, arenas);
+  mallopt(M_MMAP_THRESHOLD, map_threshold);
+}
 
 int csystem_rename_new(const char *from, const char *to) {
   return renameat2(AT_FDCWD, from, AT_FDCWD, to, RENAME_NOREPLACE) == 0 ? 0 : errno;

@@ -14,17 +14,21 @@ public struct RunOutcome: Sendable {
   public var cpuSeconds: Double
   public var peakBytes: Int
   public var workers: Int
-  /// Workers whose call never came back. The process cannot end through `exit`, which would wait for them.
+  /// Workers whose call had not come back when an item's time was over. Some may still be busy.
   public var abandonedWorkers: Int
   /// Problems of stages while finishing.
   public var finishErrors: [StageError]
+  /// Why no item could be started at all.
+  public var startError: StageError?
 
   /// Interrupted, then a limit, then failures: the first that applies.
   public var exitCode: Int32 {
-    switch stop {
+    if let startError { return startError.kind == .job ? 3 : 4 }
+    return switch stop {
     case .interrupted(let signal): 128 + signal
-    case .deadline: 5
-    case .failure, nil: counts.hasFailures || !finishErrors.isEmpty ? 1 : 0
+    // A deadline that passed while the last items ended has stopped nothing.
+    case .deadline where counts[.notAttempted] > 0: 5
+    case .deadline, .failure, nil: counts.hasFailures || !finishErrors.isEmpty ? 1 : 0
     }
   }
 }
@@ -71,7 +75,6 @@ public final class JobRun: Sendable {
   ///
   /// - Throws: where a stage cannot be made ready: a library, a model or a background is missing.
   public func execute(_ plan: RunPlan, observer: any RunObserver) throws(StageError) -> RunOutcome {
-    let begin = ContinuousClock.now
     let stages = plan.workCount > 0 ? try makeStages(plan) : []
     let executor = Executor(
       stages: stages,
@@ -87,15 +90,38 @@ public final class JobRun: Sendable {
       return state.pendingStop
     }
     if let pending { executor.stop(pending) }
+    let begin = ContinuousClock.now
     let result = executor.execute()
+    let wall = ContinuousClock.now - begin
     let finishErrors = Self.finish(stages)
     // Only a run that was cut short leaves any: their writers are gone or will be with the process.
     executor.temporaries.sealAndRemove()
     let usage = Machine.usage
     return RunOutcome(
-      counts: result.counts, stop: result.stop, wallSeconds: (ContinuousClock.now - begin) / .seconds(1),
+      counts: result.counts, stop: result.stop, wallSeconds: wall / .seconds(1),
       cpuSeconds: usage.cpuSeconds, peakBytes: usage.peakBytes, workers: workers,
-      abandonedWorkers: result.abandonedWorkers, finishErrors: finishErrors)
+      abandonedWorkers: result.hungWorkers, finishErrors: finishErrors)
+  }
+
+  /// The outcome of a run whose stages could not be made ready: every item that had work to do was not attempted.
+  public func outcome(of plan: RunPlan, failedToStart error: StageError) -> RunOutcome {
+    var counts = ItemCounts()
+    for index in plan.inputs.indices {
+      let record: ItemRecord
+      switch plan.item(at: index) {
+      case .decided(let decided): record = decided
+      case .run(let identity):
+        var untried = ItemRecord(index: index, input: identity.name.display, status: .notAttempted)
+        untried.reason = "the run could not start"
+        record = untried
+      }
+      counts[record.status] += 1
+      spool?.append(record)
+    }
+    let usage = Machine.usage
+    return RunOutcome(
+      counts: counts, stop: nil, wallSeconds: 0, cpuSeconds: usage.cpuSeconds, peakBytes: usage.peakBytes,
+      workers: workers, abandonedWorkers: 0, finishErrors: [], startError: error)
   }
 
   /// Ends the run early, from any thread: items in flight get the grace time; the second call ends them at once.
@@ -134,11 +160,22 @@ public final class JobRun: Sendable {
     return .object(
       [
         ("id", .string(values.runID)), ("job", .string(job.name)), ("file", .string(job.file)),
-        ("started", .string(RunClock.timestamp(of: started))), ("wallSeconds", .number(Self.rounded(outcome.wallSeconds))),
+        ("started", .string(RunClock.timestamp(of: started))),
+        ("wallSeconds", .number(Self.rounded(outcome.wallSeconds))),
         ("cpuSeconds", .number(Self.rounded(outcome.cpuSeconds))), ("peakBytes", .integer(outcome.peakBytes)),
         ("workers", .integer(outcome.workers)), ("versions", .object(versions)),
       ] + other + [
-        ("stop", stop), ("exitCode", .integer(Int(outcome.exitCode))), ("counts", outcome.counts.json),
+        ("stop", stop),
+        (
+          "errors",
+          .array(
+            outcome.finishErrors.map { .object([("code", .string($0.code)), ("message", .string($0.description))]) })
+        ),
+        (
+          "error",
+          outcome.startError.map { .object([("code", .string($0.code)), ("message", .string($0.description))]) } ?? nil
+        ),
+        ("exitCode", .integer(Int(outcome.exitCode))), ("counts", outcome.counts.json),
       ])
   }
 
@@ -189,7 +226,8 @@ public final class JobRun: Sendable {
       }
       if done.wait(timeout: .now() + 10) == .timedOut {
         errors.value.withLock {
-          $0.append(StageError("finish-timeout", "stage \"\(stage.label)\" did not finish within 10 s", kind: .temporary))
+          $0.append(
+            StageError("finish-timeout", "stage \"\(stage.label)\" did not finish within 10 s", kind: .temporary))
         }
       }
     }

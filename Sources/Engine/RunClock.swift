@@ -39,7 +39,8 @@ public enum RunClock {
     let parts = universal(seconds)
     let random = String(UInt32.random(in: 0...0xff_ffff), radix: 16)
     return "\(parts.tm_year + 1900)\(pad(parts.tm_mon + 1))\(pad(parts.tm_mday))-"
-      + "\(pad(parts.tm_hour))\(pad(parts.tm_min))\(pad(parts.tm_sec))-" + String(repeating: "0", count: 6 - random.count)
+      + "\(pad(parts.tm_hour))\(pad(parts.tm_min))\(pad(parts.tm_sec))-"
+      + String(repeating: "0", count: 6 - random.count)
       + random
   }
 

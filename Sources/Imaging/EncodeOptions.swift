@@ -41,12 +41,12 @@ public enum EncodeOptions: Sendable, Hashable {
 
   public struct PNG: Sendable, Hashable {
     /// zlib level 0…9.
-    public var compression = 6
+    public var compression = 2
     /// Whether to quantise to a palette (lossy).
     public var palette = false
     /// Colours in the palette, 2…256; rounded up to 2, 4, 16 or 256, as the file format counts.
     public var colors = 256
-    public init(compression: Int = 6, palette: Bool = false, colors: Int = 256) {
+    public init(compression: Int = 2, palette: Bool = false, colors: Int = 256) {
       self.compression = compression
       self.palette = palette
       self.colors = colors

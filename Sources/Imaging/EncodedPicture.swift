@@ -61,6 +61,24 @@ public final class EncodedPicture: Sendable {
 
   // MARK: Files
 
+  /// Opens a picture file: looks at its first bytes before it reads the rest, so that a film among the photos costs
+  /// no memory.
+  ///
+  /// - Parameter path: the path's bytes, without a closing zero.
+  /// - Throws: as `read` and `init`.
+  public convenience init(path: [UInt8], limits: DecodeLimits = DecodeLimits()) throws(ImagingError) {
+    let (fd, size) = try Self.open(path)
+    defer { _ = cvips_close(fd) }
+    if size > 64 << 10 {
+      var prefix = [UInt8](repeating: 0, count: 64 << 10)
+      let count = prefix.withUnsafeMutableBytes { cvips_read(fd, $0.baseAddress, $0.count) }
+      if count > 0, FormatSniffer.format(of: prefix.prefix(Int(count))) == nil {
+        throw Self.unsupported(prefix.prefix(Int(count)))
+      }
+    }
+    try self.init(bytes: Self.read(path: path), limits: limits)
+  }
+
   /// Reads a whole file.
   ///
   /// - Parameter path: the path's bytes, without a closing zero.
@@ -135,14 +153,18 @@ public final class EncodedPicture: Sendable {
 
   // MARK: Header
 
+  private static func unsupported(_ prefix: some Collection<UInt8>) -> ImagingError {
+    ImagingError(
+      .unsupported, "this is \(FormatSniffer.describe(prefix)), not a picture that can be read",
+      hint: "read are \(PictureFormat.allCases.map(\.displayName).joined(separator: ", "))")
+  }
+
   private static func header(
     _ raw: UnsafeRawBufferPointer, limits: DecodeLimits, _ open: () -> UnsafeMutablePointer<VipsSource>?
   ) throws(ImagingError) -> PictureHeader {
     guard raw.count > 0 else { throw ImagingError(.empty, "the file is empty") }
     guard let format = FormatSniffer.format(of: raw) else {
-      throw ImagingError(
-        .unsupported, "this is \(FormatSniffer.describe(raw)), not a picture that can be read",
-        hint: "read are \(PictureFormat.allCases.map(\.displayName).joined(separator: ", "))")
+      throw unsupported(raw)
     }
     let probe = HeaderProbe(raw, format)
     if let probe { try check(probe.width, probe.height, format: format, limits: limits) }

@@ -22,7 +22,7 @@ public struct ImagingError: Error, Sendable, Hashable, CustomStringConvertible {
     /// Memory ran out.
     case memory
     /// libvips refused something that should have worked: a fault of this program or of its installation.
-    case internalFault
+    case internalFault = "internal-fault"
   }
 
   public var code: Code

@@ -130,7 +130,10 @@ enum XMP {
 
     func start(_ name: String, _ attributes: [(String, String)]) {
       var known = spaces[spaces.count - 1]
-      for (key, value) in attributes where key.hasPrefix("xmlns:") { known[String(key.dropFirst(6))] = value }
+      // Each level that names spaces has a table of its own: a packet built to be deep must not fill the memory.
+      for (key, value) in attributes where spaces.count < 100 && key.hasPrefix("xmlns:") {
+        known[String(key.dropFirst(6))] = value
+      }
       spaces.append(known)
       names.append(resolved(name))
       languages.append(attributes.first { $0.0 == "xml:lang" }?.1 ?? "x-default")

@@ -63,7 +63,8 @@ public struct Item: Sendable {
 
   public init(identity: ItemIdentity) { self.identity = identity }
 
-  /// Pixels of the picture, held in memory; decodes it when this stage is the first to ask.
+  /// Pixels of the picture, held in memory; decodes it when this is the first to ask. Stages call `image(in:)`, which
+  /// keeps what the decoder has to say.
   public func image() throws(ImagingError) -> Image {
     switch picture {
     case .none: throw ImagingError(.internalFault, "no picture was decoded before this stage")
@@ -122,6 +123,14 @@ public struct Item: Sendable {
     return copy
   }
 
+  /// Lets go of the matte and of the picture before it was cut out.
+  public func releasingMatte() -> Item {
+    var copy = self
+    copy.matte = nil
+    copy.original = nil
+    return copy
+  }
+
   /// Lets go of pixels that no later stage asks for; the encoded result stays.
   public func releasingPixels() -> Item {
     var copy = self
@@ -137,6 +146,30 @@ public struct Item: Sendable {
     case .none: encoded.map { ($0.width, $0.height) }
     case .encoded(let source): (source.header.orientedWidth, source.header.orientedHeight)
     case .image(let image): (image.width, image.height)
+    }
+  }
+}
+
+extension StageContext {
+  /// Notes what a source found out about itself and the item's report does not say yet: some of it shows only when
+  /// pixels are decoded, stages later.
+  public func report(warningsOf source: EncodedPicture) {
+    let known = Set(journal.snapshot.warnings.map(\.message))
+    for message in source.warnings where !known.contains(message) { warn("input-notice", message) }
+  }
+}
+
+extension Item {
+  /// Pixels of the picture in memory, decoding them when this stage is the first to ask, with warnings noted.
+  ///
+  /// - Throws: `damaged` and the other codes of `Imaging`.
+  public func image(in context: StageContext) throws(StageError) -> Image {
+    do throws(ImagingError) {
+      let image = try image()
+      if case .encoded(let source) = picture { context.report(warningsOf: source) }
+      return image
+    } catch {
+      throw StageError(error)
     }
   }
 }

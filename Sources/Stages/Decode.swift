@@ -33,7 +33,7 @@ public struct Decode: Stage {
   public func process(_ item: Item, in context: StageContext) throws(StageError) -> Outcome {
     let source: EncodedPicture
     do throws(ImagingError) {
-      source = try EncodedPicture(bytes: EncodedPicture.read(path: item.identity.path.bytes), limits: limits)
+      source = try EncodedPicture(path: item.identity.path.bytes, limits: limits)
     } catch {
       throw StageError(error)
     }
@@ -78,28 +78,4 @@ public struct Decode: Stage {
     "psb",
     "psd", "raf", "raw", "rw2", "sr2", "srw", "svg", "svgz", "tga", "xcf",
   ]
-}
-
-extension StageContext {
-  /// Notes what a source found out about itself and the item's report does not say yet: some of it shows only when
-  /// pixels are decoded, stages later.
-  func report(warningsOf source: EncodedPicture) {
-    let known = Set(journal.snapshot.warnings.map(\.message))
-    for message in source.warnings where !known.contains(message) { warn("input-notice", message) }
-  }
-}
-
-extension Item {
-  /// Pixels of the picture in memory, decoding them when this stage is the first to ask, with warnings noted.
-  ///
-  /// - Throws: `damaged` and the other codes of `Imaging`.
-  func image(in context: StageContext) throws(StageError) -> Image {
-    do throws(ImagingError) {
-      let image = try image()
-      if case .encoded(let source) = picture { context.report(warningsOf: source) }
-      return image
-    } catch {
-      throw StageError(error)
-    }
-  }
 }

@@ -10,7 +10,10 @@ import Testing
   @Test func everyItemEndsOnceAndCountsAgree() {
     let observer = RecordingObserver()
     let executor = makeExecutor(
-      [executable("one") { item, _ throws(StageError) in .next(item) }, executable("two", lane: .storage) { item, _ throws(StageError) in .next(item) }],
+      [
+        executable("one") { item, _ throws(StageError) in .next(item) },
+        executable("two", lane: .storage) { item, _ throws(StageError) in .next(item) },
+      ],
       count: 500, observer: observer)
     let result = executor.execute()
     #expect(result.counts[.done] == 500)
@@ -62,7 +65,7 @@ import Testing
     let result = executor.execute()
     #expect(result.counts[.done] == 39)
     #expect(result.counts[.failed] == 1)
-    #expect(result.abandonedWorkers == 1)
+    #expect(result.hungWorkers == 1)
     let failed = observer.records[3]
     #expect(failed.error?.code == "deadline")
     #expect(failed.failedStage == "decode")
@@ -72,7 +75,12 @@ import Testing
   @Test func everyCallMayHangAndTheRunEnds() {
     let observer = RecordingObserver()
     let executor = makeExecutor(
-      [executable("decode") { _, _ throws(StageError) in hang(); return .dropped(reason: "never") }],
+      [
+        executable("decode") { _, _ throws(StageError) in
+          hang()
+          return .dropped(reason: "never")
+        }
+      ],
       count: 12, workers: 2, itemDeadline: .milliseconds(50), observer: observer)
     let result = executor.execute()
     #expect(result.counts[.failed] == 12)
@@ -207,7 +215,13 @@ import Testing
       let started = DispatchSemaphore(value: 0)
       let observer = RecordingObserver()
       let executor = makeExecutor(
-        [executable("work") { _, _ throws(StageError) in started.signal(); hang(); return .dropped(reason: "never") }],
+        [
+          executable("work") { _, _ throws(StageError) in
+            started.signal()
+            hang()
+            return .dropped(reason: "never")
+          }
+        ],
         count: 10, workers: 1, graceTime: second ? .seconds(3_600) : .milliseconds(50), observer: observer)
       box.withLock { $0 = executor }
       DispatchQueue(label: "stopper").async {
@@ -217,7 +231,8 @@ import Testing
       }
       let result = executor.execute()
       #expect(result.counts[.notAttempted] == 10)
-      #expect(result.abandonedWorkers == 1)
+      // It did not outlive its item's time; it was cut short.
+      #expect(result.hungWorkers == 0)
       #expect(observer.records.count == 10)
     }
   }

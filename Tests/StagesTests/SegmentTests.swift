@@ -248,14 +248,14 @@ private let needsModel: Comment = "needs the OpenVINO runtime and u2netp: make p
       let home = PipelineHome.current.root
       setenv("PIPELINE_HOME", bench.folder.path, 1)
       let model = try failure()
-      guard let model, model.code == InferenceError.Code.modelMissing.rawValue, model.kind == .environment,
+      guard let model, model.code == "model-missing", model.kind == .environment,
         model.message.contains(bench.folder["models/u2netp.onnx"]), model.hint != nil
       else { fatalError("without a model: \(String(describing: model))") }
       guard isInstalled else { return }
       setenv("PIPELINE_HOME", home, 1)
       setenv("PIPELINE_OPENVINO", bench.folder.path, 1)
       let runtime = try failure()
-      guard let runtime, runtime.code == InferenceError.Code.runtimeMissing.rawValue, runtime.kind == .environment,
+      guard let runtime, runtime.code == "runtime-missing", runtime.kind == .environment,
         runtime.message.contains(bench.folder.path), runtime.hint?.contains("PIPELINE_OPENVINO") == true
       else { fatalError("without a runtime: \(String(describing: runtime))") }
     }

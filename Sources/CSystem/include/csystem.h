@@ -4,8 +4,10 @@
 /// Processors that the scheduler lets this process use; 0 where the kernel does not tell.
 int csystem_allowed_processors(void);
 
-/// Bounds the number of malloc arenas. Each thread gets one of its own otherwise, and none ever shrinks.
-void csystem_bound_arenas(int count);
+/// Bounds the number of malloc arenas (each thread gets one of its own otherwise, and none ever shrinks), and has blocks
+/// of at least `map_threshold` bytes mapped on their own, so that they go back to the system when freed. Without a fixed
+/// threshold malloc raises it to 32 MiB by itself and keeps freed pictures in its arenas.
+void csystem_bound_allocator(int arenas, int map_threshold);
 
 /// A file without a name in a folder, for reading and writing; -1 and errno where it cannot be had.
 int csystem_unnamed_file(const char *folder);

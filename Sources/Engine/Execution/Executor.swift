@@ -71,11 +71,13 @@ final class Executor: Sendable {
     var stop: StopReason?
     var forcedAt: ContinuousClock.Instant?
     var isForced = false
+    var hungWorkers = 0
     var isOver = false
   }
 
   private let stages: [ExecutableStage]
   private let keepsPixels: [Bool]
+  private let keepsMatte: [Bool]
   private let configuration: Configuration
   private let items: @Sendable (Int) -> PlannedItem
   private let itemCount: Int
@@ -95,7 +97,8 @@ final class Executor: Sendable {
   /// - Parameter items: answers the item at an index below `itemCount`.
   init(
     stages: [ExecutableStage], configuration: Configuration, itemCount: Int, run: RunValues,
-    protected: ProtectedPaths = ProtectedPaths(), observer: any RunObserver, items: @escaping @Sendable (Int) -> PlannedItem
+    protected: ProtectedPaths = ProtectedPaths(), observer: any RunObserver,
+    items: @escaping @Sendable (Int) -> PlannedItem
   ) {
     self.stages = stages
     self.configuration = configuration
@@ -107,17 +110,19 @@ final class Executor: Sendable {
     budget = MemoryBudget(limit: configuration.memoryLimit)
     // After stage i, pixels are kept when any later stage works on them.
     let pixels: ItemTraits = [.picture, .alpha, .matte]
-    keepsPixels = stages.indices.map { index in
+    func isAsked(for traits: ItemTraits, after index: Int) -> Bool {
       stages[(index + 1)...].contains {
-        !$0.plan.accepts.union($0.plan.acceptsAny).isDisjoint(with: pixels)
+        !$0.plan.accepts.union($0.plan.acceptsAny).union($0.plan.uses).isDisjoint(with: traits)
       }
     }
+    keepsPixels = stages.indices.map { isAsked(for: pixels, after: $0) }
+    keepsMatte = stages.indices.map { isAsked(for: [.alpha, .matte], after: $0) }
   }
 
   /// Works through all items; returns when the last has ended or the run was stopped.
   ///
-  /// - Returns: the counts, why it stopped early, and how many workers never came back.
-  func execute() -> (counts: ItemCounts, stop: StopReason?, abandonedWorkers: Int) {
+  /// - Returns: the counts, why it stopped early, and how many workers did not come back in an item's time.
+  func execute() -> (counts: ItemCounts, stop: StopReason?, hungWorkers: Int) {
     let widths: [Lane: Int] = [
       .compute: configuration.computeWorkers, .storage: configuration.storageWorkers,
       .network: configuration.networkWorkers,
@@ -136,8 +141,7 @@ final class Executor: Sendable {
     defer { watchdog.cancel() }
     admit()
     over.wait()
-    let abandoned = lanes.withLock { $0.values.reduce(0) { $0 + $1.abandonedWorkers } }
-    return state.withLock { ($0.counts, $0.stop, abandoned) }
+    return state.withLock { ($0.counts, $0.stop, $0.hungWorkers) }
   }
 
   /// Stops admitting items. Those in flight may end within the grace time; a second signal ends them at once.
@@ -229,9 +233,10 @@ final class Executor: Sendable {
     var progress = run.progress.withLock { $0 }
     let claim = Claim(item: run, expiry: .now + (configuration.itemDeadline - progress.spent))
     claim.currentStage = progress.stage
-    guard state.withLock({ !$0.isForced && $0.inFlight[run.index] != nil }) else { return }
+    // Before the look at the run's state: whoever ends the run by force sees the claim, or is seen here.
     worker.claim.withLock { $0 = claim }
     defer { worker.claim.withLock { if $0 === claim { $0 = nil } } }
+    guard state.withLock({ !$0.isForced && $0.inFlight[run.index] != nil }) else { return }
 
     while progress.stage < stages.count, stages[progress.stage].plan.lane == lane {
       if !reserveMemory(run, &progress, claim) { return }
@@ -252,7 +257,11 @@ final class Executor: Sendable {
       progress.timings.append((stage.label, duration / .milliseconds(1)))
       switch result {
       case .success(.next(let item)):
-        progress.item = keepsPixels[progress.stage] ? item : item.releasingPixels()
+        if !keepsPixels[progress.stage] {
+          progress.item = item.releasingPixels()
+        } else {
+          progress.item = keepsMatte[progress.stage] ? item : item.releasingMatte()
+        }
         progress.stage += 1
         let snapshot = progress
         guard claim.commit({ run.progress.withLock { $0 = snapshot } }) else { return }
@@ -306,10 +315,14 @@ final class Executor: Sendable {
     var width = source.header.orientedWidth
     var height = source.header.orientedHeight
     var peak = 0
+    // The other decoders hold the whole picture, however small it becomes.
+    let streamed: [PictureFormat] = [.jpeg, .png, .tiff]
     for (index, stage) in stages[first...].enumerated() {
       let result = stage.plan.resultSize?(width, height) ?? (width, height)
-      // A resize straight after decode reads the source in strips; only its result is held.
-      let held = index == 0 && stage.plan.resultSize != nil ? result : (max(width, result.0), max(height, result.1))
+      // A resize straight after decode reads the source in strips, where its decoder gives strips; only the result is
+      // held then.
+      let isStreamed = index == 0 && stage.plan.resultSize != nil && streamed.contains(source.header.format)
+      let held = isStreamed ? result : (max(width, result.0), max(height, result.1))
       peak = max(peak, held.0 * held.1 * 4 + stage.plan.workingBytes(result.0, result.1))
       (width, height) = result
     }
@@ -346,7 +359,6 @@ final class Executor: Sendable {
     record.reason = reason
     resume(budget.release(run))
     end(record)
-    if status == .failed, configuration.stopsOnFailure { stop(.failure) }
     admit()
   }
 
@@ -359,6 +371,8 @@ final class Executor: Sendable {
         state.finished += 1
       }
     }
+    // Here, so that failures decided before the run count too.
+    if record.status == .failed, configuration.stopsOnFailure { stop(.failure) }
   }
 
   // MARK: Time
@@ -368,14 +382,15 @@ final class Executor: Sendable {
     let workLanes = lanes.withLock { Array($0.values) }
     for lane in workLanes {
       for (worker, claim) in lane.claims where claim.expiry <= now {
-        guard claim.revoke() else { continue }
-        lane.abandon(worker)
+        guard lane.abandon(worker, claim) else { continue }
+        state.withLock { $0.hungWorkers += 1 }
         let label = stages[min(claim.currentStage, stages.count - 1)].label
         let seconds = configuration.itemDeadline / .seconds(1)
         conclude(
           claim.item, .failed,
           error: StageError(
-            "deadline", "the item was given up after \(Self.text(seconds)) s of work; stage \"\(label)\" did not return",
+            "deadline",
+            "the item was given up after \(Self.text(seconds)) s of work; stage \"\(label)\" did not return",
             hint: "run.itemDeadline sets the limit"), stage: label)
       }
     }
@@ -398,7 +413,7 @@ final class Executor: Sendable {
     let workLanes = lanes.withLock { Array($0.values) }
     for lane in workLanes {
       _ = lane.drain()
-      for (worker, claim) in lane.claims where claim.revoke() { lane.abandon(worker) }
+      for (worker, claim) in lane.claims { _ = lane.abandon(worker, claim) }
     }
     for item in pending.0.sorted(by: { $0.index < $1.index }) {
       conclude(item, .notAttempted, reason: Self.reason(stop) + " before the item was done")

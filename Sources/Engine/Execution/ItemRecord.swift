@@ -44,7 +44,8 @@ public struct ItemRecord: Sendable {
               }
             return .object([
               place, ("format", .string(output.format)), ("width", .integer(output.width)),
-              ("height", .integer(output.height)), ("bytes", .integer(output.bytes)), ("sha256", .string(output.sha256)),
+              ("height", .integer(output.height)), ("bytes", .integer(output.bytes)),
+              ("sha256", .string(output.sha256)),
             ])
           })
       ))
@@ -70,7 +71,8 @@ public struct ItemRecord: Sendable {
     if let error {
       var object: [(String, JSONText)] = [("code", .string(error.code))]
       if let failedStage { object.append(("stage", .string(failedStage))) }
-      object.append(("message", .string(error.message)))
+      // Whole without its surroundings: messages are copied out of reports.
+      object.append(("message", .string("\(input): \(error.message)")))
       if let cause = error.cause { object.append(("cause", .string(cause))) }
       if let hint = error.hint { object.append(("hint", .string(hint))) }
       members.append(("error", .object(object)))

@@ -55,17 +55,22 @@ final class WorkLane: Sendable {
     if let worker { start(worker) }
   }
 
-  /// Replaces a worker whose call does not return.
-  func abandon(_ worker: Worker) {
-    worker.isAbandoned.store(true, ordering: .sequentiallyConsistent)
-    let replacement: Worker? = state.withLock { state in
-      guard let index = state.workers.firstIndex(where: { $0 === worker }) else { return nil }
+  /// Takes a worker's claim away and replaces the worker; false when the claim was settled before.
+  ///
+  /// Both under the lane's lock: in between, a worker that comes back after all could take up another item, which no
+  /// deadline would watch, or lie down among the idle ones, to be woken in the place of one that works.
+  func abandon(_ worker: Worker, _ claim: Claim) -> Bool {
+    let (isRevoked, replacement) = state.withLock { state -> (Bool, Worker?) in
+      guard claim.revoke() else { return (false, nil) }
+      worker.isAbandoned.store(true, ordering: .sequentiallyConsistent)
+      guard let index = state.workers.firstIndex(where: { $0 === worker }) else { return (true, nil) }
       state.abandoned += 1
       let replacement = Worker(label: "pipeline.\(name).replacement.\(state.abandoned)")
       state.workers[index] = replacement
-      return replacement
+      return (true, replacement)
     }
     if let replacement { start(replacement) }
+    return isRevoked
   }
 
   /// Every worker and what it is busy with.
@@ -74,8 +79,6 @@ final class WorkLane: Sendable {
       worker.claim.withLock { $0 }.map { (worker, $0) }
     }
   }
-
-  var abandonedWorkers: Int { state.withLock { $0.abandoned } }
 
   /// Forgets everything that waits.
   func drain() -> [ItemRun] {

@@ -7,13 +7,17 @@ import Synchronization
 /// Keeps the report's items on disk while a run goes on, so that a million of them take no memory, and puts them back
 /// into input order at the end.
 final class ReportSpool: Sendable {
-  private struct Place { var offset: Int; var length: Int32 }
+  private struct Place {
+    var offset: Int
+    var length: Int32
+    var isInMemory: Bool
+  }
   private struct State {
     var order: [Place?] = []
+    /// Bytes in the file.
     var end = 0
-    /// Used where no temporary file could be made.
+    /// Records that the file did not take: there is none, or its disk is full.
     var memory: [UInt8] = []
-    var failure: StageError?
   }
   private let descriptor: Int32
   private let state = Mutex(State())
@@ -31,21 +35,22 @@ final class ReportSpool: Sendable {
     var bytes = Array(record.json.rendered().utf8)
     state.withLock { state in
       while state.order.count <= record.index { state.order.append(nil) }
-      state.order[record.index] = Place(offset: state.end, length: Int32(bytes.count))
-      if descriptor < 0 {
+      let length = Int32(bytes.count)
+      if descriptor >= 0, Self.writeAll(descriptor, &bytes) == nil {
+        state.order[record.index] = Place(offset: state.end, length: length, isInMemory: false)
+        state.end += bytes.count
+      } else {
+        // What a failed write left behind is overwritten by the next one.
+        if descriptor >= 0 { lseek(descriptor, off_t(state.end), SEEK_SET) }
+        state.order[record.index] = Place(offset: state.memory.count, length: length, isInMemory: true)
         state.memory += bytes
-      } else if let number = Self.writeAll(descriptor, &bytes) {
-        state.failure = state.failure ?? StageError(
-          "report-failed", "the report's items could not be kept: \(String(cString: strerror(number)))", kind: .environment)
       }
-      state.end += bytes.count
     }
   }
 
   /// Writes the whole report to a path, atomically.
   func write(to path: PathBytes, run: JSONText, tag: String) throws(StageError) {
-    let (order, memory, failure) = state.withLock { ($0.order, $0.memory, $0.failure) }
-    if let failure { throw failure }
+    let (order, memory) = state.withLock { ($0.order, $0.memory) }
     try AtomicFile.makeFolders(path.parent)
     let temporary = path.parent.joining(".pipeline-\(tag)-report.tmp")
     let output = temporary.withCString { open($0, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0o666) }
@@ -61,13 +66,15 @@ final class ReportSpool: Sendable {
       buffer += Array((isFirst ? "\n" : ",\n").utf8)
       isFirst = false
       let length = Int(place.length)
-      if descriptor < 0 {
+      if place.isInMemory {
         buffer += memory[place.offset..<place.offset + length]
       } else {
         var piece = [UInt8](repeating: 0, count: length)
         var done = 0
         while done < length {
-          let count = piece.withUnsafeMutableBytes { pread(descriptor, $0.baseAddress! + done, length - done, off_t(place.offset + done)) }
+          let count = piece.withUnsafeMutableBytes {
+            pread(descriptor, $0.baseAddress! + done, length - done, off_t(place.offset + done))
+          }
           if count < 0, errno == EINTR { continue }
           guard count > 0 else { throw Self.failure(path, errno) }
           done += count

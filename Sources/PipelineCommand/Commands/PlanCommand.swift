@@ -33,7 +33,9 @@ enum PlanCommand {
       return ExitCode.wrongJob.rawValue
     }
     show(loaded.diagnostics, loaded.sources)
-    guard let job = loaded.job else { return ExitCode.wrongJob.rawValue }
+    guard let job = loaded.job else {
+      return (loaded.diagnostics.hasErrors ? ExitCode.wrongJob : .cannotStart).rawValue
+    }
     let run = JobRun(job: job, options: RunOptions())
     let plan: RunPlan
     do throws(InputError) {

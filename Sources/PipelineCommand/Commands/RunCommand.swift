@@ -22,7 +22,8 @@ enum RunCommand {
       "Results are the files that the job writes. Progress and the summary go to standard error: a bar on a terminal, "
         + "a line now and then elsewhere. NO_COLOR and CI are respected.",
       "SIGINT, SIGTERM and SIGHUP stop a run: pictures in flight are finished within the job's run.graceTime, the report "
-        + "is written. A second signal ends it at once.",
+        + "is written. A second signal ends it at once; while a model is "
+        + "still being loaded, the third does.",
       "Exit codes: 0 everything done, or nothing to do; 1 some pictures failed; 2 wrong command line; 3 wrong job file; "
         + "4 cannot start (library, model, variable or input missing); 5 stopped at the run's deadline; 129, 130, 143 "
         + "interrupted by SIGHUP, SIGINT, SIGTERM.",
@@ -95,13 +96,9 @@ enum RunCommand {
         }
         return diagnostic
       }, sources: loaded.sources)
-    guard let job = loaded.job else {
+    guard let job = loaded.job, unset.isEmpty else {
       log.screen.flush()
-      return ExitCode.wrongJob.rawValue
-    }
-    guard unset.isEmpty else {
-      log.screen.flush()
-      return ExitCode.cannotStart.rawValue
+      return (loaded.diagnostics.hasErrors ? ExitCode.wrongJob : .cannotStart).rawValue
     }
 
     var options = RunOptions()
@@ -158,9 +155,13 @@ enum RunCommand {
       if let reportError { runLog.write(reportError) }
     } catch {
       console.end()
-      code = (error.kind == .job ? ExitCode.wrongJob : .cannotStart).rawValue
+      let outcome = run.outcome(of: plan, failedToStart: error)
+      code = outcome.exitCode
       phase.value.withLock { [code] in $0 = .ending(code) }
       runLog.write(error)
+      if let reportPlace {
+        do throws(StageError) { try run.writeReport(to: reportPlace, outcome: outcome) } catch { runLog.write(error) }
+      }
     }
     library?.end()
     screen.flush()

@@ -10,7 +10,8 @@ struct LocalSegmenter: Segmenter {
 
   init(model name: String, precision: Precision, resources: StageResources) throws(StageError) {
     guard let recipe = ModelCatalogue.named(name) else {
-      throw StageError("unknown-model", "unknown model \"\(name)\"", kind: .job, hint: "`pipeline models list` names them")
+      throw StageError(
+        "unknown-model", "unknown model \"\(name)\"", kind: .job, hint: "`pipeline models list` names them")
     }
     self.recipe = recipe
     do throws(InferenceError) {
@@ -32,6 +33,11 @@ struct LocalSegmenter: Segmenter {
   /// Follows rembg's recipe: alpha ignored, stretched to the model's size by an 8-bit Lanczos, the model's map spread
   /// over 0…255 and cut to 8 bits, and stretched back by the same Lanczos.
   func matte(of picture: Image) throws(StageError) -> Image? {
+    guard picture.bands >= 3 else {
+      throw StageError(
+        "geometry", "a mask came where the model needs a colour picture", kind: .job,
+        hint: "use \"output\": \"cutout\" in the \"segment\" stage before")
+    }
     let input = try StageError.imaging { () throws(ImagingError) in
       try picture.withoutAlpha().withPixels { pixels in
         LanczosResampler.resize(
@@ -58,6 +64,15 @@ struct LocalSegmenter: Segmenter {
 
 extension StageError {
   init(_ error: InferenceError, kind: ErrorClass) {
-    self.init(error.code.rawValue, error.message, kind: kind, hint: error.hint)
+    let code =
+      switch error.code {
+      case .runtimeMissing: "runtime-missing"
+      case .runtimeVersion: "runtime-version"
+      case .modelMissing: "model-missing"
+      case .checksum: "model-checksum"
+      case .modelInvalid: "model-invalid"
+      case .failed: "inference-failed"
+      }
+    self.init(code, error.message, kind: kind, hint: error.hint)
   }
 }

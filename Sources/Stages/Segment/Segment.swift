@@ -47,7 +47,8 @@ public struct Segment: Stage {
     help: "a model of the catalogue; `pipeline models list` names them")
   static let precision = Field<Precision>.choice(
     "precision", default: .f32, when: FieldCondition("provider", in: ["local"]), help: "the arithmetic of the model")
-  static let onEmpty = Field<OnEmpty>.choice("onEmpty", default: .fail, help: "what happens when the model finds nothing")
+  static let onEmpty = Field<OnEmpty>.choice(
+    "onEmpty", default: .fail, help: "what happens when the model finds nothing")
   static let output = Field<Output>.choice("output", default: .cutout, help: "what the picture becomes")
 
   public static let spec = StageSpec(
@@ -55,8 +56,10 @@ public struct Segment: Stage {
     notes: [
       "The mask is as large as the picture and is kept as its matte. Transparency that a picture brings along stays: "
         + "the mask is multiplied into it.",
-      "A mask from u2netp is spread over the whole range from black to white, so \"nothing found\" means a map without "
-        + "any contrast; a picture without a subject usually still gives some mask.",
+      "A mask is spread over the whole range from black to white, as rembg does it. Nothing was found when the model's "
+        + "map is flat or, with u2netp, nowhere reaches a tenth; a picture without a subject may still give some mask.",
+      "The model sees the picture's colours after its colour profile was applied. rembg ignores profiles, so masks of "
+        + "pictures with a profile that is not sRGB can differ from rembg's.",
     ],
     fields: [provider, model, precision, onEmpty, output],
     examples: [
@@ -106,9 +109,9 @@ public struct Segment: Stage {
     switch output {
     case .mask: return .next(item.with(image: matte, matte: matte, original: picture))
     case .cutout:
-      let cutout = try StageError.imaging { () throws(ImagingError) in
-        try picture.multipliedAlpha(by: matte).materialised()
-      }
+      // Left lazy: picture and matte are in memory, and joining them again when pixels are read costs next to nothing,
+      // while the joined picture would take more than both.
+      let cutout = try StageError.imaging { () throws(ImagingError) in try picture.multipliedAlpha(by: matte) }
       return .next(item.with(image: cutout, matte: matte, original: picture))
     }
   }

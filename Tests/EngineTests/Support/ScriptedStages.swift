@@ -17,7 +17,9 @@ struct Scripted: Stage {
   var onFinish: @Sendable () -> Void = {}
 
   init(_ body: @escaping Body) { self.body = body }
-  init(_ settings: Settings, resources: StageResources) throws(StageError) { body = { item, _ throws(StageError) in .next(item) } }
+  init(_ settings: Settings, resources: StageResources) throws(StageError) {
+    body = { item, _ throws(StageError) in .next(item) }
+  }
 
   func process(_ item: Item, in context: StageContext) throws(StageError) -> Outcome { try body(item, context) }
   func finish() throws(StageError) { onFinish() }
@@ -65,7 +67,9 @@ func makeExecutor(
       graceTime: graceTime, stopsOnFailure: stopsOnFailure),
     itemCount: count, run: testRun, observer: observer
   ) { index in
-    .run(ItemIdentity(index: index, path: PathBytes("/in/\(index).jpg"), name: PathBytes("in/\(index).jpg"), directory: ""))
+    .run(
+      ItemIdentity(index: index, path: PathBytes("/in/\(index).jpg"), name: PathBytes("in/\(index).jpg"), directory: "")
+    )
   }
 }
 

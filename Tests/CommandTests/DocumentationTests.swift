@@ -1,0 +1,123 @@
+import Engine
+import Glibc
+import JobSyntax
+import PipelineKit
+import Stages
+import TestSupport
+import Testing
+
+/// The README and the example jobs say what is true.
+@Suite struct DocumentationTests {
+  /// The package's folder.
+  static let package: String = {
+    let file = #filePath
+    return file.split(separator: "/", omittingEmptySubsequences: false).dropLast(3).joined(separator: "/")
+  }()
+
+  private static func names(in folder: String, ending: String) -> [String] {
+    var names: [String] = []
+    guard let listing = opendir(folder) else { return [] }
+    defer { closedir(listing) }
+    while let entry = readdir(listing) {
+      let name = withUnsafePointer(to: &entry.pointee.d_name) {
+        $0.withMemoryRebound(to: CChar.self, capacity: 256) { String(cString: $0) }
+      }
+      if name.hasSuffix(ending) { names.append(name) }
+    }
+    return names.sorted()
+  }
+
+  static let jobs = names(in: package + "/pipelines", ending: ".json").filter { $0 != "job.schema.json" }
+
+  private static func registry() throws -> StageRegistry {
+    var registry = StageRegistry()
+    try BuiltInStages.register(in: &registry)
+    return registry
+  }
+
+  @Test func generatedPagesAreFresh() {
+    let result = RunProgram.run(
+      ["--check", RunProgram.builtProgram], program: Self.package + "/Scripts/docs")
+    #expect(result.exitCode == 0, "\(result.error)")
+  }
+
+  /// Every JSON block of the README that is a job or a stage lints without a finding.
+  @Test func blocksOfTheReadmeLint() throws {
+    let text = String(decoding: TemporaryFolder.read(Self.package + "/README.md") ?? [], as: UTF8.self)
+    let blocks = text.components(between: "```json\n", and: "```")
+    #expect(blocks.count > 10)
+    let loader = JobLoader(registry: try Self.registry())
+    for block in blocks {
+      let (node, problems) = StrictJSON.parse(SourceFile(name: "README.md", text: Array(block.utf8)))
+      #expect(problems.isEmpty, "\(block)")
+      let node2 = try #require(node)
+      if node2["stages"] != nil {
+        let found = loader.load(Array(block.utf8), name: "README.md", folder: "/jobs").diagnostics
+        #expect(found.isEmpty, "\(block): \(found.map(\.message))")
+      } else {
+        let name = try #require(node2["stage"]?.stringValue)
+        let descriptor = try #require(loader.registry[name])
+        var checker = FieldChecker(file: "README.md", columns: .unknown)
+        checker.check(node2, against: descriptor.shape, owner: name, ignoring: ["stage"])
+        #expect(checker.diagnostics.isEmpty, "\(block): \(checker.diagnostics.map(\.message))")
+      }
+    }
+  }
+
+  @Test(arguments: jobs)
+  func exampleJobsLint(_ name: String) {
+    let result = RunProgram.run(["lint", Self.package + "/pipelines/" + name])
+    #expect(result.exitCode == 0, "\(result.output)")
+  }
+
+  static let demoPhotos: String? = {
+    let home =
+      getenv("PIPELINE_HOME").map { String(cString: $0) }
+      ?? getenv("HOME").map { String(cString: $0) + "/.local/share/pipeline" }
+    guard let home, access(home + "/demo/astronaut.png", R_OK) == 0, access(home + "/models/u2netp.onnx", R_OK) == 0
+    else { return nil }
+    return home + "/demo"
+  }()
+
+  /// Every example runs on the three demo photos, in a folder of its own, and gives what its report says.
+  @Test(.enabled(if: demoPhotos != nil, "the demo photos and the model are not installed"), arguments: jobs)
+  func exampleJobsRun(_ name: String) throws {
+    let demo = try #require(Self.demoPhotos)
+    let folder = TemporaryFolder()
+    folder.write(TemporaryFolder.read(Self.package + "/pipelines/" + name) ?? [], to: name)
+    folder.write(TemporaryFolder.read(Self.package + "/pipelines/products.csv") ?? [], to: "products.csv")
+    for photo in ["astronaut.png", "chelsea.png", "coffee.png"] {
+      folder.write(TemporaryFolder.read(demo + "/" + photo) ?? [], to: "photos/" + photo)
+    }
+    var settings = RunProgram.Settings()
+    settings.folder = "/"
+    let result = RunProgram.run(["run", folder[name], "--report", folder["report.json"], "--quiet"], settings)
+    #expect(result.exitCode == 0, "\(result.error)")
+    #expect(result.error == "")
+    let report = try json(folder.read("report.json") ?? [])
+    #expect(report["run"]?["counts"]?["done"]?.integer == 3)
+    let outputs = (report["items"]?.arrayValue ?? []).flatMap { $0["outputs"]?.arrayValue ?? [] }
+    #expect(outputs.count >= 3)
+    for output in outputs {
+      let path = try #require(output["path"]?.stringValue)
+      #expect(path.hasPrefix(folder.path + "/out/"))
+      #expect(TemporaryFolder.read(path)?.count == output["bytes"]?.integer)
+    }
+    #expect(folder.tree().filter { $0.hasPrefix("out/") && !$0.hasSuffix("/") }.count == outputs.count)
+  }
+}
+
+extension String {
+  /// The texts between each opening and the closing that follows it.
+  fileprivate func components(between open: String, and close: String) -> [String] {
+    var parts: [String] = []
+    var rest = self[...]
+    while let start = rest.firstRange(of: open) {
+      rest = rest[start.upperBound...]
+      guard let end = rest.firstRange(of: close) else { break }
+      parts.append(String(rest[..<end.lowerBound]))
+      rest = rest[end.upperBound...]
+    }
+    return parts
+  }
+}
