@@ -118,7 +118,7 @@ public struct JobLoader: Sendable {
     if inputGlobs.isEmpty, let input { checkInput(input, root, folder: folder, &checker) }
     ChainLinter.check(stages, root: root, input: input, checker: &checker)
     diagnostics += checker.diagnostics
-    let found = diagnostics.sortedByPlace()
+    let found = Self.bounded(diagnostics.sortedByPlace(), file: file)
     // What waits for an unset environment variable leaves a gap without any error.
     let isWhole = settings.isComplete && stages.count == root["stages"]?.arrayValue?.count
     guard !found.hasErrors, isWhole, let input else {
@@ -185,6 +185,19 @@ public struct JobLoader: Sendable {
     checker.report(
       "wrong-value", "\"timeZone\" expects a time zone such as Europe/Berlin, got \"\(zone)\"", at: node.range,
       path: node.path, expected: "a name from the time zone database", found: zone)
+  }
+
+  /// No more findings than anyone reads; errors are not lost among warnings.
+  private static func bounded(_ found: [Diagnostic], file: String) -> [Diagnostic] {
+    let most = 1_000
+    guard found.count > most else { return found }
+    var kept = Array(found.prefix(most))
+    if !kept.hasErrors, let error = found.first(where: { $0.severity == .error }) { kept.append(error) }
+    kept.append(
+      Diagnostic(
+        severity: .note, code: "more-findings", message: "\(found.count - most) more findings", file: file, range: nil,
+        path: nil))
+    return kept
   }
 
   private func readStages(_ node: JSONNode?, _ checker: inout FieldChecker) -> [JobStage] {

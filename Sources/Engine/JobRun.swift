@@ -133,6 +133,10 @@ public final class JobRun: Sendable {
     executor?.stop(.interrupted(signal))
   }
 
+  /// Whether the stages are ready and items are being worked on. Until then `stop` waits for what a library is doing,
+  /// such as loading a model.
+  public var isWorking: Bool { state.withLock { $0.executor != nil } }
+
   /// Writes the JSON report, atomically. Needs `keepsReport`.
   public func writeReport(to path: PathBytes, outcome: RunOutcome) throws(StageError) {
     try spool?.write(to: path, run: runObject(outcome), tag: values.runID)

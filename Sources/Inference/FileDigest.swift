@@ -15,7 +15,8 @@ public struct FileDigest: Sendable, Hashable {
   ///
   /// Throws `modelMissing` when it cannot be read.
   public static func ofFile(_ path: String) throws(InferenceError) -> FileDigest {
-    let descriptor = open(path, O_RDONLY | O_CLOEXEC)
+    // A pipe without a writer would hold up the open itself.
+    let descriptor = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK)
     guard descriptor >= 0 else { throw unreadable(path, errno) }
     defer { close(descriptor) }
     var facts = stat()

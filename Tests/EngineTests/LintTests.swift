@@ -475,6 +475,22 @@ import Testing
     if isRefused { expectFindings(text, "side-too-long") } else { expectFindings(text) }
   }
 
+  @Test(arguments: ["out/", "..", "out/${item.stem}/..", "out/${item.stem}/"])
+  func outputsThatAreFolders(_ to: String) {
+    let found = expectFindings(
+      chain(
+        #"{ "stage": "decode" }, { "stage": "encode", "format": "jpeg" }, { "stage": "write", "to": ⟦"\#(to)"⟧ }"#,
+        input: #""input": { "files": ["one.jpg"] }"#), "output-name")
+    #expect(found.first?.hint?.contains("${item.stem}") == true)
+  }
+
+  @Test func findingsAreBounded() {
+    let keys = (0..<3_000).map { "\"k\($0)\": 1" }.joined(separator: ", ")
+    let found = lint(chain(whole, more: " \(keys),"))
+    #expect(found.count == 1_001)
+    #expect(found.last?.message == "2000 more findings")
+  }
+
   @Test func patternsThatCannotBe() {
     expectFindings(chain(whole, input: #""input": { "files": ["ok/*.jpg", ⟦"bad/{a,b"⟧] }"#), "glob-syntax")
   }

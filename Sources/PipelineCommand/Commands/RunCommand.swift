@@ -1,3 +1,4 @@
+import Dispatch
 import Engine
 import Glibc
 import JobSyntax
@@ -22,8 +23,7 @@ enum RunCommand {
       "Results are the files that the job writes. Progress and the summary go to standard error: a bar on a terminal, "
         + "a line now and then elsewhere. NO_COLOR and CI are respected.",
       "SIGINT, SIGTERM and SIGHUP stop a run: pictures in flight are finished within the job's run.graceTime, the report "
-        + "is written. A second signal ends it at once; while a model is "
-        + "still being loaded, the third does.",
+        + "is written. A second signal ends it at once.",
       "Exit codes: 0 everything done, or nothing to do; 1 some pictures failed; 2 wrong command line; 3 wrong job file; "
         + "4 cannot start (library, model, variable or input missing); 5 stopped at the run's deadline; 129, 130, 143 "
         + "interrupted by SIGHUP, SIGINT, SIGTERM.",
@@ -70,6 +70,15 @@ enum RunCommand {
         if count > 2 { _exit(128 + signal) }
         if count == 1 { console.stopping(signal: signal, graceTime: run.job.graceTime) }
         run.stop(signal: signal)
+        if !run.isWorking {
+          // A model that will not load must not hold up the end; no picture was touched.
+          let patience = count == 1 ? run.job.graceTime : min(1, run.job.graceTime)
+          DispatchQueue(label: "pipeline.start.patience").asyncAfter(deadline: .now() + patience) {
+            guard !run.isWorking, case .running = phase.value.withLock({ $0 }) else { return }
+            console.end()
+            _exit(128 + signal)
+          }
+        }
       }
     }
     defer { withExtendedLifetime(watch) {} }

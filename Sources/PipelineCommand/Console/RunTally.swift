@@ -45,7 +45,8 @@ struct RunTally: Sendable {
     case .failed, .unknown, .deferred:
       let code = record.error?.code ?? record.status.rawValue
       let stage = record.failedStage
-      let key = "\(record.status.rawValue)\u{0}\(code)\u{0}\(stage ?? "")"
+      // What to try belongs to the group: pictures over different limits need different words.
+      let key = "\(record.status.rawValue)\u{0}\(code)\u{0}\(stage ?? "")\u{0}\(record.error?.hint ?? "")"
       guard failurePlaces[key] != nil || failures.count < Self.mostGroups else {
         otherFailures += 1
         break
