@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 #include <vips/vips.h>
+#include <vips/vector.h>
 
 #define CVIPS static inline __attribute__((unused))
 

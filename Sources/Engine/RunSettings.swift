@@ -26,7 +26,7 @@ public enum Machine {
   /// Keeps the allocator from giving every thread an arena of its own, which never shrinks again: memory would follow
   /// the number of threads instead of the work.
   public static func boundAllocator(workers: Int) {
-    csystem_bound_allocator(Int32(max(2, workers)), 2 << 20)
+    csystem_bound_allocator(Int32(max(2, workers)), 512 << 10)
   }
 }
 
