@@ -28,9 +28,8 @@ public enum Libvips {
           .internalFault, "libvips could not be started", detail: drainErrors(),
           hint: "check the installation of libvips: vips --version")
       }
-      // libvips 8.14 compiles some loops at run time with Orc, whose code memory is not safe between threads: one picture's
-      // code could be overwritten while another's was made, and about one run in 50,000 pictures crashed. The plain loops
-      // cost a third more time in resizes.
+      // libvips 8.14 compiles some loops at run time with Orc. Used from several threads they crashed now and then: one
+      // picture's loop read through another's pointers. The plain loops cost a third more time in resizes.
       vips_vector_set_enabled(0)
       // Pictures of a batch are all different: the cache would only hold memory.
       vips_cache_set_max(0)
