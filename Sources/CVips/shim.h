@@ -26,16 +26,20 @@ CVIPS void cvips_blob_unref(VipsBlob *blob) { vips_area_unref((VipsArea *)blob);
 
 // Loaders, by nickname. Sequential access; damaged pixels are errors, not grey.
 
-CVIPS int cvips_load(const char *loader, VipsSource *source, VipsImage **out) {
-  return vips_call(loader, source, out, "access", VIPS_ACCESS_SEQUENTIAL, "fail_on", VIPS_FAIL_ON_ERROR, NULL);
+CVIPS int cvips_load(const char *loader, VipsSource *source, VipsImage **out, VipsFailOn fail_on) {
+  return vips_call(loader, source, out, "access", VIPS_ACCESS_SEQUENTIAL, "fail_on", fail_on, NULL);
 }
-CVIPS int cvips_load_jpeg(VipsSource *source, VipsImage **out, int shrink) {
-  return vips_jpegload_source(source, out, "access", VIPS_ACCESS_SEQUENTIAL, "fail_on", VIPS_FAIL_ON_ERROR,
+CVIPS int cvips_load_jpeg(VipsSource *source, VipsImage **out, int shrink, VipsFailOn fail_on) {
+  return vips_jpegload_source(source, out, "access", VIPS_ACCESS_SEQUENTIAL, "fail_on", fail_on,
     "shrink", shrink, NULL);
 }
-CVIPS int cvips_load_webp(VipsSource *source, VipsImage **out, double scale) {
-  return vips_webpload_source(source, out, "access", VIPS_ACCESS_SEQUENTIAL, "fail_on", VIPS_FAIL_ON_ERROR,
+CVIPS int cvips_load_webp(VipsSource *source, VipsImage **out, double scale, VipsFailOn fail_on) {
+  return vips_webpload_source(source, out, "access", VIPS_ACCESS_SEQUENTIAL, "fail_on", fail_on,
     "scale", scale, NULL);
+}
+// All frames, one below the other.
+CVIPS int cvips_load_frames(const char *loader, VipsSource *source, VipsImage **out, VipsFailOn fail_on) {
+  return vips_call(loader, source, out, "access", VIPS_ACCESS_SEQUENTIAL, "fail_on", fail_on, "n", -1, NULL);
 }
 
 // Savers to memory.
@@ -123,6 +127,12 @@ CVIPS int cvips_unpremultiply(VipsImage *in, VipsImage **out, double max_alpha, 
 }
 CVIPS int cvips_multiply(VipsImage *a, VipsImage *b, VipsImage **out) { return vips_multiply(a, b, out, NULL); }
 CVIPS int cvips_divide(VipsImage *a, VipsImage *b, VipsImage **out) { return vips_divide(a, b, out, NULL); }
+CVIPS int cvips_subtract(VipsImage *a, VipsImage *b, VipsImage **out) { return vips_subtract(a, b, out, NULL); }
+CVIPS int cvips_add(VipsImage *a, VipsImage *b, VipsImage **out) { return vips_add(a, b, out, NULL); }
+// Images one below the other, all of one size.
+CVIPS int cvips_stack(VipsImage **images, VipsImage **out, int n) {
+  return vips_arrayjoin(images, out, n, "across", 1, NULL);
+}
 CVIPS int cvips_more_const1(VipsImage *in, VipsImage **out, double c) { return vips_more_const1(in, out, c, NULL); }
 CVIPS int cvips_ifthenelse(VipsImage *condition, VipsImage *a, VipsImage *b, VipsImage **out, gboolean blend) {
   return vips_ifthenelse(condition, a, b, out, "blend", blend, NULL);
@@ -141,9 +151,27 @@ CVIPS int cvips_smartcrop(VipsImage *in, VipsImage **out, int width, int height,
 CVIPS int cvips_colourspace(VipsImage *in, VipsImage **out, VipsInterpretation to, VipsInterpretation from) {
   return vips_colourspace(in, out, to, "source_space", from, NULL);
 }
-CVIPS int cvips_icc_to_srgb(VipsImage *in, VipsImage **out, VipsIntent intent) {
-  return vips_icc_transform(in, out, "srgb", "embedded", TRUE, "intent", intent,
-    "black_point_compensation", TRUE, "depth", 8, NULL);
+// From the embedded profile, or from the built-in one named `input` where that is not NULL, to a built-in one.
+CVIPS int cvips_icc_transform(VipsImage *in, VipsImage **out, const char *input, const char *output,
+  VipsIntent intent, int depth) {
+  if (input)
+    return vips_icc_transform(in, out, output, "input_profile", input, "intent", intent,
+      "black_point_compensation", TRUE, "depth", depth, NULL);
+  return vips_icc_transform(in, out, output, "embedded", TRUE, "intent", intent,
+    "black_point_compensation", TRUE, "depth", depth, NULL);
+}
+// To the connection space, from the embedded profile, or from the built-in one where `input` is not NULL.
+CVIPS int cvips_icc_import(VipsImage *in, VipsImage **out, const char *input, VipsPCS pcs) {
+  if (input)
+    return vips_icc_import(in, out, "input_profile", input, "pcs", pcs, "intent", VIPS_INTENT_RELATIVE,
+      "black_point_compensation", TRUE, NULL);
+  return vips_icc_import(in, out, "embedded", TRUE, "pcs", pcs, "intent", VIPS_INTENT_RELATIVE,
+    "black_point_compensation", TRUE, NULL);
+}
+// From the connection space to the profile that the image carries.
+CVIPS int cvips_icc_export(VipsImage *in, VipsImage **out, VipsPCS pcs, int depth) {
+  return vips_icc_export(in, out, "pcs", pcs, "intent", VIPS_INTENT_RELATIVE, "black_point_compensation", TRUE,
+    "depth", depth, NULL);
 }
 CVIPS int cvips_black(VipsImage **out, int width, int height, int bands) {
   return vips_black(out, width, height, "bands", bands, NULL);

@@ -198,6 +198,7 @@ public final class JobRun: Sendable {
     Libvips.setConcurrency(max(1, workers / max(1, min(workers, plan.workCount))))
     let resources = StageResources(
       run: values, computeWorkers: workers, facts: facts, decodeLimits: job.decodeLimits,
+      workingSpace: job.stages.reduce(WorkingSpace()) { $0.union($1.plan.workingSpace) },
       keepsSourceHash: job.namesSourceHash)
     var stages: [ExecutableStage] = []
     for stage in job.stages {

@@ -9,13 +9,13 @@ extension Image {
     let still = try materialised()
     guard hasAlpha, try still.isOpaque() == false else {
       let soft = try Self.blur(still.ref, sigma)
-      return still.derived(try Resampling.rounded(soft, to: VIPS_FORMAT_UCHAR))
+      return still.derived(try Resampling.rounded(soft, to: ref.format))
     }
     let last = Int32(bands - 1)
-    let heavy = try vips("premultiplying alpha") { cvips_premultiply(still.ref.pointer, $0, 255) }
+    let heavy = try vips("premultiplying alpha") { cvips_premultiply(still.ref.pointer, $0, most) }
     let soft = try Self.blur(heavy, sigma)
-    let straight = try vips("unpremultiplying alpha") { cvips_unpremultiply(soft.pointer, $0, 255, last) }
-    return still.derived(try Resampling.rounded(straight, to: VIPS_FORMAT_UCHAR))
+    let straight = try vips("unpremultiplying alpha") { cvips_unpremultiply(soft.pointer, $0, most, last) }
+    return still.derived(try Resampling.rounded(straight, to: ref.format))
   }
 
   /// The background of a photo blurred, without the subject glowing into it.
@@ -41,7 +41,7 @@ extension Image {
     let sums = try blur(weighed, sigma)
     let weights = try blur(weight, sigma)
     let ratio = try vips("blurring the background") { cvips_divide(sums.pointer, weights.pointer, $0) }
-    return colour.derived(try Resampling.rounded(ratio, to: VIPS_FORMAT_UCHAR))
+    return colour.derived(try Resampling.rounded(ratio, to: colour.ref.format))
   }
 
   private static func check(_ sigma: Double) throws(ImagingError) {

@@ -26,7 +26,7 @@ extension Image {
         .encoder, "JPEG compression in TIFF cannot hold transparency, and this picture has an alpha band",
         hint: "use lzw or deflate, or lay it on a background first")
     }
-    let image = try MetadataEdit.apply(metadata, to: self, for: format)
+    let image = try MetadataEdit.apply(metadata, to: storable(as: options), for: format)
     // Where there is nothing to write, savers must not make up an EXIF block with the resolution.
     let written = ["icc-profile-data", "exif-data", "xmp-data", "iptc-data", "photoshop-data", "image-description"]
     let hasMetadata = image.fields.contains { written.contains($0) || $0.hasPrefix("png-comment-") }
@@ -79,6 +79,26 @@ extension Image {
       length = WebPContainer.removeEXIF(UnsafeMutableRawBufferPointer(start: memory, count: length))
     }
     return EncodedBytes(adopting: memory, count: length)
+  }
+}
+
+extension Image {
+  /// As the format stores it: black under what is transparent, no more bits than it has, and one band for grey where it
+  /// has a grey of its own.
+  private func storable(as options: EncodeOptions) throws(ImagingError) -> Image {
+    var image = try clearedUnderAlpha()
+    if depth == 16, !options.format.holdsSixteenBits { image = try image.withDepth(8) }
+    guard isGrey, options.format.holdsGrey, bands >= 3 else { return image }
+    var grey = try vips("taking grey") { [image] in cvips_extract_band(image.ref.pointer, $0, 1, 1) }
+    let kind = image.depth == 16 ? VIPS_INTERPRETATION_GREY16 : VIPS_INTERPRETATION_B_W
+    if hasAlpha {
+      let alpha = try vips("taking alpha") { [image] in cvips_extract_band(image.ref.pointer, $0, 3, 1) }
+      grey = try vips("joining alpha") { [grey] in cvips_bandjoin2(grey.pointer, alpha.pointer, $0) }
+    }
+    grey = try grey.named(kind)
+    // A profile for red, green and blue does not go with one band, and a curve of grey is sRGB's.
+    if space.holdsColour { grey = try WorkingSpace.withoutProfile(grey) }
+    return Image(adopting: grey, lazyFrom: lazyFrom, space: space, isGrey: true)
   }
 }
 

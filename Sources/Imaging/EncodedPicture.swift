@@ -18,6 +18,8 @@ public struct PictureHeader: Sendable, Hashable {
   public var hasProfile: Bool
   /// libvips' name for the colour space, such as `srgb`, `b-w`, `cmyk`, `rgb16`.
   public var interpretation: String
+  /// Whether pixels are stored in several passes over the picture, so that its decoder holds all of it.
+  public var isProgressive = false
 
   public var orientedWidth: Int { orientation >= 5 ? height : width }
   public var orientedHeight: Int { orientation >= 5 ? width : height }
@@ -31,25 +33,35 @@ public struct PictureHeader: Sendable, Hashable {
 public final class EncodedPicture: Sendable {
   public let bytes: EncodedBytes
   public let header: PictureHeader
-  public let limits: DecodeLimits
+  public let options: DecodeOptions
   private let noticed: Mutex<[String]>
 
   /// Sniffs the format, reads the header and checks the limits.
   ///
   /// - Throws: `empty`, `unsupported`, `damaged`, or `limit`.
-  public init(bytes: EncodedBytes, limits: DecodeLimits = DecodeLimits()) throws(ImagingError) {
+  public init(bytes: EncodedBytes, options: DecodeOptions) throws(ImagingError) {
     try Libvips.start()
     self.bytes = bytes
-    self.limits = limits
+    self.options = options
     header = try bytes.withUnsafeBytes { (raw) throws(ImagingError) in
-      try Self.header(raw, limits: limits) { vips_source_new_from_blob(bytes.blob) }
+      try Self.header(raw, options: options) { vips_source_new_from_blob(bytes.blob) }
     }
     var warnings: [String] = []
-    if header.frames > 1 {
+    if header.frames > 1, options.frames == .first || !header.format.isAnimated {
       let unit = header.format == .tiff ? "pages" : "frames"
-      warnings.append("the file holds \(header.frames) \(unit); only the first is used")
+      let more = options.frames == .first ? "" : ": only GIF and WebP are read as animations"
+      warnings.append("the file holds \(header.frames) \(unit); only the first is used\(more)")
     }
     noticed = Mutex(warnings)
+  }
+
+  public convenience init(bytes: EncodedBytes, limits: DecodeLimits = DecodeLimits()) throws(ImagingError) {
+    try self.init(bytes: bytes, options: DecodeOptions(limits: limits))
+  }
+
+  /// Whether there are several frames and all of them are wanted: `animation()` decodes them.
+  public var isAnimation: Bool {
+    header.frames > 1 && options.frames == .all && header.format.isAnimated
   }
 
   /// What was noticed and is not an error: more frames than the first, a profile that could not be used, …
@@ -66,7 +78,7 @@ public final class EncodedPicture: Sendable {
   ///
   /// - Parameter path: the path's bytes, without a closing zero.
   /// - Throws: as `read` and `init`.
-  public convenience init(path: [UInt8], limits: DecodeLimits = DecodeLimits()) throws(ImagingError) {
+  public convenience init(path: [UInt8], options: DecodeOptions = DecodeOptions()) throws(ImagingError) {
     let (fd, size) = try Self.open(path)
     defer { _ = cvips_close(fd) }
     if size > 64 << 10 {
@@ -76,7 +88,7 @@ public final class EncodedPicture: Sendable {
         throw Self.unsupported(prefix.prefix(Int(count)))
       }
     }
-    try self.init(bytes: Self.read(path: path), limits: limits)
+    try self.init(bytes: Self.read(path: path), options: options)
   }
 
   /// Reads a whole file.
@@ -119,7 +131,7 @@ public final class EncodedPicture: Sendable {
     let result: Result<PictureHeader, ImagingError> = prefix.withUnsafeBytes { raw in
       do throws(ImagingError) {
         return .success(
-          try header(UnsafeRawBufferPointer(rebasing: raw[..<Int(count)]), limits: limits) {
+          try header(UnsafeRawBufferPointer(rebasing: raw[..<Int(count)]), options: DecodeOptions(limits: limits)) {
             vips_source_new_from_descriptor(fd)
           })
       } catch {
@@ -160,8 +172,9 @@ public final class EncodedPicture: Sendable {
   }
 
   private static func header(
-    _ raw: UnsafeRawBufferPointer, limits: DecodeLimits, _ open: () -> UnsafeMutablePointer<VipsSource>?
+    _ raw: UnsafeRawBufferPointer, options: DecodeOptions, _ open: () -> UnsafeMutablePointer<VipsSource>?
   ) throws(ImagingError) -> PictureHeader {
+    let limits = options.limits
     guard raw.count > 0 else { throw ImagingError(.empty, "the file is empty") }
     guard let format = FormatSniffer.format(of: raw) else {
       throw unsupported(raw)
@@ -179,7 +192,7 @@ public final class EncodedPicture: Sendable {
     }
     defer { cvips_unref(source) }
     var out: UnsafeMutablePointer<VipsImage>?
-    guard cvips_load(format.loader, source, &out) == 0, let out else {
+    guard cvips_load(format.loader, source, &out, VIPS_FAIL_ON_ERROR) == 0, let out else {
       let detail = Libvips.drainErrors(about: format.errorWords)
       guard Libvips.supports(format.loader) else {
         throw ImagingError(
@@ -202,7 +215,8 @@ public final class EncodedPicture: Sendable {
       bands: image.bands, hasAlpha: image.hasAlpha, bitsPerSample: image.bitsPerSample, frames: frames,
       hasProfile: image.has("icc-profile-data"),
       interpretation: String(
-        cString: vips_enum_nick(vips_interpretation_get_type(), Int32(image.interpretation.rawValue))))
+        cString: vips_enum_nick(vips_interpretation_get_type(), Int32(image.interpretation.rawValue))),
+      isProgressive: probe?.isProgressive ?? false)
   }
 
   private static func damagedHeader(_ format: PictureFormat, _ detail: String = "") -> ImagingError {
@@ -245,13 +259,26 @@ public final class EncodedPicture: Sendable {
 
   // MARK: Pixels
 
-  /// The picture upright in 8-bit sRGB, 3 bands, or 4 with straight alpha.
+  /// The picture upright in its working space, with its pixels in memory, scaled, cropped or padded by `plan` where
+  /// there is one. Damage is dealt with as the options say.
+  ///
+  /// - Throws: `damaged`, `memory`, and `geometry` where the plan was made for other sides.
+  public func pixels(resizedTo plan: ResizePlan? = nil) throws(ImagingError) -> Image {
+    try withDamage { (level) throws(ImagingError) in try decode(plan, level).materialised() }
+  }
+
+  /// All frames, upright, in their working space, with their pixels in memory. One frame where there is but one.
+  ///
+  /// - Throws: as `pixels`.
+  public func animation() throws(ImagingError) -> Animation {
+    guard isAnimation else { return Animation(frames: [try pixels()], delays: [0], loop: 0) }
+    return try withDamage { (level) throws(ImagingError) in try decodeFrames(level) }
+  }
+
+  /// The picture upright in its working space.
   ///
   /// The image is lazy and can be evaluated once: damaged pixels show when it is materialised, encoded or read.
-  public func decode() throws(ImagingError) -> Image {
-    let loaded = try load(shrunkFor: nil)
-    return try finish(WorkingSpace.convert(loaded.image, warn: warn))
-  }
+  public func decode() throws(ImagingError) -> Image { try decode(nil, VIPS_FAIL_ON_ERROR) }
 
   /// As `decode()` and then `resized(plan)`, but decoding no more of the picture than the plan needs.
   ///
@@ -259,29 +286,90 @@ public final class EncodedPicture: Sendable {
   /// converted after the resize, where there are fewer pixels.
   /// - Throws: `geometry` where the plan was made for other sides, and what `decode` throws.
   public func decode(resizedTo plan: ResizePlan) throws(ImagingError) -> Image {
+    try decode(plan, VIPS_FAIL_ON_ERROR)
+  }
+
+  /// Decodes strictly, and where the pixels turn out damaged once more as far as they go, if that is wanted.
+  private func withDamage<R>(_ work: (VipsFailOn) throws(ImagingError) -> R) throws(ImagingError) -> R {
+    do throws(ImagingError) {
+      return try work(VIPS_FAIL_ON_ERROR)
+    } catch {
+      guard error.code == .damaged, options.onDamage != .fail else { throw error }
+      let result = try work(VIPS_FAIL_ON_NONE)
+      if options.onDamage == .warn {
+        warn("the pixels are damaged or cut short; what could be read is used (\(error.detail))")
+      }
+      return result
+    }
+  }
+
+  private func decode(_ plan: ResizePlan?, _ level: VipsFailOn) throws(ImagingError) -> Image {
+    guard let plan else {
+      let loaded = try load(shrunkFor: nil, level)
+      return try finish(options.space.convert(loaded.image, declared: declared, warn: warn))
+    }
     guard plan.sourceWidth == header.orientedWidth, plan.sourceHeight == header.orientedHeight else {
       throw ImagingError(
         .geometry,
         "the plan is for \(plan.sourceWidth)×\(plan.sourceHeight) pixels, "
           + "the picture has \(header.orientedWidth)×\(header.orientedHeight)")
     }
+    if plan.linear {
+      // Light can be added up only once the colours are known.
+      let loaded = try load(shrunkFor: nil, level)
+      return try finish(options.space.convert(loaded.image, declared: declared, warn: warn)).resized(plan)
+    }
     let turned = header.orientation >= 5
     let width = turned ? plan.scaledHeight : plan.scaledWidth
     let height = turned ? plan.scaledWidth : plan.scaledHeight
     let unscaled = width == header.width && height == header.height
-    let loaded = try load(shrunkFor: unscaled || plan.kernel == .nearest ? nil : (width, height))
+    let loaded = try load(shrunkFor: unscaled || plan.kernel == .nearest ? nil : (width, height), level)
     let scaled = try Resampling.scale(
       loaded.image, toWidth: width, height: height, plan.kernel, shrunk: loaded.shrunk,
       from: (header.width, header.height))
-    let upright = try finish(WorkingSpace.convert(scaled, warn: warn))
+    let upright = try finish(options.space.convert(scaled, declared: declared, warn: warn))
     return try upright.framed(plan)
   }
 
-  private func finish(_ image: VipsRef) throws(ImagingError) -> Image {
-    var upright = image
+  private func decodeFrames(_ level: VipsFailOn) throws(ImagingError) -> Animation {
+    let format = header.format
+    guard let source = vips_source_new_from_blob(bytes.blob) else {
+      throw ImagingError(.internalFault, "libvips could not open the bytes", detail: Libvips.drainErrors())
+    }
+    defer { cvips_unref(source) }
+    let strip = try vips("reading this \(format.displayName) picture", .damaged, about: format.errorWords) {
+      cvips_load_frames(format.loader, source, $0, level)
+    }
+    let height = strip.int("page-height") ?? strip.height
+    guard height > 0, strip.height % height == 0 else {
+      throw ImagingError(.damaged, "the frames of this \(format.displayName) picture do not fit together")
+    }
+    let count = strip.height / height
+    var delays = strip.ints("delay")
+    if delays.count < count { delays += [Int](repeating: delays.last ?? 100, count: count - delays.count) }
+    let loop = strip.int("loop") ?? 0
+    let picture = try options.space.convert(strip, declared: declared, warn: warn)
+    let whole = try Image(
+      adopting: picture.ref, lazyFrom: format, space: picture.space, isGrey: picture.isGrey
+    ).materialised()
+    var frames: [Image] = []
+    for index in 0..<count {
+      let frame = try whole.cropped(x: 0, y: index * height, width: whole.width, height: height)
+      // Each of its own, so that frames can be let go one by one.
+      frames.append(
+        try finish(WorkingPicture(ref: frame.ref, space: frame.space, isGrey: frame.isGrey)).materialised())
+    }
+    return Animation(frames: frames, delays: Array(delays.prefix(count)), loop: loop)
+  }
+
+  /// A profile that the header names in other words than by embedding one.
+  private var declared: ICCProfile? { nil }
+
+  private func finish(_ picture: WorkingPicture) throws(ImagingError) -> Image {
+    var upright = picture.ref
     if header.orientation != 1 {
       // A decoder that runs once from the top cannot be read sideways.
-      let still = try Image(adopting: image, lazyFrom: header.format).materialised()
+      let still = try Image(adopting: upright, lazyFrom: header.format).materialised()
       upright = try Self.turn(still.ref, header.orientation)
     }
     let clean = try vips("preparing the picture") { cvips_copy(upright.pointer, $0) }
@@ -295,7 +383,9 @@ public final class EncodedPicture: Sendable {
     for field in ["orientation", "exif-ifd0-Orientation", "n-pages", "page-height", "n-subifds", "loop", "delay"] {
       vips_image_remove(clean.pointer, field)
     }
-    return Image(adopting: clean, lazyFrom: upright.isInMemory || header.orientation != 1 ? nil : header.format)
+    return Image(
+      adopting: clean, lazyFrom: upright.isInMemory || header.orientation != 1 ? nil : header.format,
+      space: picture.space, isGrey: picture.isGrey)
   }
 
   /// Bakes in an EXIF orientation (TIFF 6.0, tag 274).
@@ -323,7 +413,7 @@ public final class EncodedPicture: Sendable {
   ///
   /// - Returns: the image, and how many times a JPEG was shrunk: its sides are then cut to whole pixels.
   private func load(
-    shrunkFor target: (width: Int, height: Int)?
+    shrunkFor target: (width: Int, height: Int)?, _ level: VipsFailOn
   ) throws(ImagingError) -> (image: VipsRef, shrunk: Int) {
     let format = header.format
     let what = "reading this \(format.displayName) picture"
@@ -342,16 +432,18 @@ public final class EncodedPicture: Sendable {
       case .jpeg:
         let shrink = Resampling.jpegShrink(ratio)
         guard shrink > 1, min(header.width, header.height) >= shrink else { break }
-        let image = try vips(what, .damaged, about: format.errorWords) { cvips_load_jpeg(source, $0, Int32(shrink)) }
+        let image = try vips(what, .damaged, about: format.errorWords) {
+          cvips_load_jpeg(source, $0, Int32(shrink), level)
+        }
         return (image, shrink)
       case .webp where !header.hasAlpha:
         let scale = Resampling.webpScale(ratio)
         guard scale < 1 else { break }
-        return (try vips(what, .damaged, about: format.errorWords) { cvips_load_webp(source, $0, scale) }, 1)
+        return (try vips(what, .damaged, about: format.errorWords) { cvips_load_webp(source, $0, scale, level) }, 1)
       default: break
       }
     }
-    let image = try vips(what, .damaged, about: format.errorWords) { cvips_load(format.loader, source, $0) }
+    let image = try vips(what, .damaged, about: format.errorWords) { cvips_load(format.loader, source, $0, level) }
     // Lab packed into 32 bits is no band format that can be resampled.
     guard image.pointer.pointee.Coding == VIPS_CODING_LABQ else { return (image, 1) }
     let unpacked = try vips("unpacking Lab") {

@@ -7,6 +7,8 @@ struct HeaderProbe: Equatable {
   var height: Int
   /// Frames, where the header says so at once (animated PNG).
   var frames: Int? = nil
+  /// Whether pixels come in several passes over the picture, so that a decoder must hold all of it.
+  var isProgressive = false
 
   /// nil where the format is not probed here or the sides were not found; the decoder has the word then.
   init?(_ b: UnsafeRawBufferPointer, _ format: PictureFormat) {
@@ -45,7 +47,9 @@ struct HeaderProbe: Equatable {
       case 0xD9, 0xDA: return nil
       case 0xC0...0xC3, 0xC5...0xC7, 0xC9...0xCB, 0xCD...0xCF:
         guard i + 8 < b.count else { return nil }
-        return HeaderProbe(b.big16(i + 7), b.big16(i + 5))
+        var probe = HeaderProbe(b.big16(i + 7), b.big16(i + 5))
+        probe.isProgressive = [0xC2, 0xC6, 0xCA, 0xCE].contains(marker)
+        return probe
       default: i += 2 + b.big16(i + 2)
       }
     }
@@ -55,6 +59,7 @@ struct HeaderProbe: Equatable {
   private static func png(_ b: UnsafeRawBufferPointer) -> HeaderProbe? {
     guard b.count >= 24, b.tag(12) == "IHDR" else { return nil }
     var probe = HeaderProbe(b.big32(16), b.big32(20))
+    probe.isProgressive = b.count > 28 && b[28] == 1
     // acTL, the mark of an animated PNG, stands before the first IDAT.
     var i = 33
     while i + 12 <= b.count {

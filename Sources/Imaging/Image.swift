@@ -1,7 +1,8 @@
 import CVips
 
-/// A picture in 8-bit sRGB: 3 bands, or 4 with straight alpha; a matte has 1 band.
+/// A picture of 3 bands, or 4 with straight alpha, 8 or 16 bits a sample; a matte has 1 band of 8 bits.
 ///
+/// Its colours are sRGB unless `space` says otherwise; where `space` is a profile, the profile goes with the pixels.
 /// Images are immutable and lazy: an operation describes work, and pixels are computed when the image is materialised,
 /// encoded or read. An image that comes straight from `EncodedPicture.decode` can be evaluated once only; materialise
 /// it to use it several times.
@@ -13,10 +14,18 @@ public final class Image: Sendable {
   public let width: Int
   public let height: Int
   public let bands: Int
+  /// Bits a sample: 8 or 16.
+  public let depth: Int
+  public let space: ColorSpace
+  /// Whether the colour bands are known to be equal everywhere: the picture came without colour, and none was added.
+  public let isGrey: Bool
 
-  init(adopting ref: VipsRef, lazyFrom: PictureFormat?) {
+  init(adopting ref: VipsRef, lazyFrom: PictureFormat?, space: ColorSpace = .srgb, isGrey: Bool = false) {
     self.ref = ref
     self.lazyFrom = lazyFrom
+    self.space = space
+    self.isGrey = isGrey
+    depth = ref.format == VIPS_FORMAT_USHORT ? 16 : 8
     width = ref.width
     height = ref.height
     bands = ref.bands
@@ -27,7 +36,7 @@ public final class Image: Sendable {
   /// Whether an ICC profile is attached.
   public var hasProfile: Bool { ref.has("icc-profile-data") }
   /// The bytes of its pixels.
-  public var byteCount: Int { width * height * bands }
+  public var byteCount: Int { width * height * bands * (depth / 8) }
   /// Whether its pixels are computed and lie in memory.
   public var isMaterialised: Bool { ref.isInMemory }
 
@@ -55,7 +64,28 @@ public final class Image: Sendable {
       adopting: try memory.named(bands >= 3 ? VIPS_INTERPRETATION_sRGB : VIPS_INTERPRETATION_B_W), lazyFrom: nil)
   }
 
-  /// One colour all over: 3 bands where it is opaque, else 4.
+  /// Copies interleaved 16-bit samples, rows from the top without padding.
+  ///
+  /// - Throws: `geometry` unless `bands` is 3 or 4 and there are exactly `width * height * bands` samples.
+  public convenience init(width: Int, height: Int, bands: Int, samples: [UInt16]) throws(ImagingError) {
+    try Libvips.start()
+    guard width > 0, height > 0, bands == 3 || bands == 4, samples.count == width * height * bands,
+      width <= 10_000_000, height <= 10_000_000
+    else {
+      throw ImagingError(
+        .geometry, "\(samples.count) samples do not make a picture of \(width)×\(height) pixels with \(bands) bands")
+    }
+    let memory = try vips("copying pixels", .memory) { out in
+      out.pointee = samples.withUnsafeBytes {
+        vips_image_new_from_memory_copy(
+          $0.baseAddress, $0.count, Int32(width), Int32(height), Int32(bands), VIPS_FORMAT_USHORT)
+      }
+      return out.pointee == nil ? -1 : 0
+    }
+    self.init(adopting: try memory.named(VIPS_INTERPRETATION_RGB16), lazyFrom: nil)
+  }
+
+  /// One colour all over, 8-bit sRGB: 3 bands where it is opaque, else 4.
   public static func solid(width: Int, height: Int, _ colour: RGBA) throws(ImagingError) -> Image {
     try Libvips.start()
     guard (1...10_000_000).contains(width), (1...10_000_000).contains(height) else {
@@ -67,13 +97,13 @@ public final class Image: Sendable {
     return Image(
       adopting: try vips("filling with a colour") {
         cvips_embed_copy(one.ref.pointer, $0, 0, 0, Int32(width), Int32(height))
-      }, lazyFrom: nil)
+      }, lazyFrom: nil, isGrey: colour.r == colour.g && colour.g == colour.b)
   }
 
-  /// Interleaved 8-bit pixels, `byteCount` of them.
+  /// Interleaved samples, `byteCount` bytes; those of 16 bits in the machine's order.
   public func bytes() throws(ImagingError) -> [UInt8] { try withPixels { Array($0) } }
 
-  /// Reads the pixels in place (interleaved 8 bit, rows without padding), materialising first where needed.
+  /// Reads the pixels in place (interleaved samples, rows without padding), materialising first where needed.
   public func withPixels<R>(_ body: (UnsafeRawBufferPointer) -> R) throws(ImagingError) -> R {
     let still = try materialised()
     guard let data = vips_image_get_data(still.ref.pointer) else { throw still.evaluationError("reading pixels") }
@@ -87,7 +117,7 @@ public final class Image: Sendable {
   public func materialised() throws(ImagingError) -> Image {
     guard !isMaterialised else { return self }
     guard let memory = vips_image_copy_memory(ref.pointer) else { throw evaluationError("computing pixels") }
-    return Image(adopting: VipsRef(adopting: memory), lazyFrom: nil)
+    return Image(adopting: VipsRef(adopting: memory), lazyFrom: nil, space: space, isGrey: isGrey)
   }
 
   /// What to say when libvips could not compute the pixels.
@@ -107,7 +137,10 @@ public final class Image: Sendable {
 
   /// An image computed from this one (and `others`).
   func derived(_ ref: VipsRef, _ others: Image...) -> Image {
-    Image(adopting: ref, lazyFrom: lazyFrom ?? others.lazy.compactMap(\.lazyFrom).first)
+    // A matte adds no colour.
+    let isGrey = isGrey && others.allSatisfy { $0.isGrey || $0.bands == 1 }
+    return Image(
+      adopting: ref, lazyFrom: lazyFrom ?? others.lazy.compactMap(\.lazyFrom).first, space: space, isGrey: isGrey)
   }
 
   // MARK: Geometry
@@ -121,16 +154,29 @@ public final class Image: Sendable {
         .geometry, "the plan is for \(plan.sourceWidth)×\(plan.sourceHeight) pixels, the picture has \(width)×\(height)"
       )
     }
-    return try stretched(width: plan.scaledWidth, height: plan.scaledHeight, kernel: plan.kernel).framed(plan)
+    return try stretched(
+      width: plan.scaledWidth, height: plan.scaledHeight, kernel: plan.kernel, linear: plan.linear
+    ).framed(plan)
   }
 
   /// Scaled to exactly these sides, whatever the ratio.
-  public func stretched(width: Int, height: Int, kernel: Kernel = .lanczos3) throws(ImagingError) -> Image {
+  ///
+  /// - Parameter linear: whether light is added up, instead of the numbers that stand for it.
+  public func stretched(
+    width: Int, height: Int, kernel: Kernel = .lanczos3, linear: Bool = false
+  ) throws(ImagingError) -> Image {
     guard (1...10_000_000).contains(width), (1...10_000_000).contains(height) else {
       throw ImagingError(.geometry, "a picture cannot be resized to \(width)×\(height) pixels")
     }
     let source = isMaterialised && hasAlpha ? try withoutOpaqueAlpha() : self
-    let scaled = derived(try Resampling.scale(source.ref, toWidth: width, height: height, kernel))
+    let scaled: Image
+    if linear, kernel != .nearest, bands >= 3, width != self.width || height != self.height {
+      scaled = try source.inLinearLight { (light) throws(ImagingError) in
+        try Resampling.scale(light, toWidth: width, height: height, kernel)
+      }
+    } else {
+      scaled = derived(try Resampling.scale(source.ref, toWidth: width, height: height, kernel))
+    }
     return bands == 4 && source.bands == 3 ? try scaled.joined(with: Image.white(width, height)) : scaled
   }
 
@@ -169,58 +215,124 @@ public final class Image: Sendable {
   }
 
   private func padded(_ pad: ResizePlan.Pad) throws(ImagingError) -> Image {
-    var image = self
-    // A background with transparency needs alpha; an opaque one around a transparent picture has it already.
-    if !pad.background.isOpaque && !hasAlpha && bands == 3 {
-      image = derived(try vips("adding alpha") { cvips_bandjoin_const1(ref.pointer, $0, 255) })
-    }
     let colour = pad.background
-    let components: [Double] =
-      image.bands >= 3
-      ? [Double(colour.r), Double(colour.g), Double(colour.b), Double(colour.a)]
-      : [Double(colour.g), Double(colour.a)]
-    return image.derived(
-      try vips("padding") {
-        cvips_embed_background(
-          image.ref.pointer, $0, Int32(pad.x), Int32(pad.y), Int32(pad.width), Int32(pad.height),
-          components, Int32(image.bands))
+    var image = try bands < 3 ? self : holdingColour(isGrey: colour.isGrey)
+    // A background with transparency needs alpha; an opaque one around a transparent picture has it already.
+    if !colour.isOpaque && !hasAlpha && bands == 3 {
+      image = image.derived(
+        try vips("adding alpha") { [image] in cvips_bandjoin_const1(image.ref.pointer, $0, most) })
+    }
+    let components = try image.bands < 3 ? [Double(colour.g), Double(colour.a)] : image.components(of: colour)
+    let padded = try vips("padding") { [image] in
+      cvips_embed_background(
+        image.ref.pointer, $0, Int32(pad.x), Int32(pad.y), Int32(pad.width), Int32(pad.height),
+        components, Int32(image.bands))
+    }
+    return Image(
+      adopting: padded, lazyFrom: lazyFrom, space: image.space, isGrey: isGrey && colour.isGrey)
+  }
+
+  /// The picture in a space that can take a colour from outside.
+  func holdingColour(isGrey: Bool) throws(ImagingError) -> Image {
+    space.holdsColour ? self : try converted(to: .srgb)
+  }
+
+  /// Does `change` on linear light in floating point, alpha as 0…1 with it.
+  func inLinearLight(_ change: (VipsRef) throws(ImagingError) -> VipsRef) throws(ImagingError) -> Image {
+    guard case .embedded(let profile) = space else {
+      // Display P3 has the curve of sRGB, and its primaries do not matter for sums of light.
+      let kind = depth == 16 ? VIPS_INTERPRETATION_RGB16 : VIPS_INTERPRETATION_sRGB
+      return try throughLight(
+        { (colour) throws(ImagingError) in
+          try vips("to linear light") { cvips_colourspace(colour.pointer, $0, VIPS_INTERPRETATION_scRGB, kind) }
+        }, change,
+        { (light) throws(ImagingError) in
+          let named = try light.named(VIPS_INTERPRETATION_scRGB)
+          return try vips("from linear light") { cvips_colourspace(named.pointer, $0, kind, VIPS_INTERPRETATION_scRGB) }
+        })
+    }
+    guard space.holdsColour else { return try converted(to: .srgb).inLinearLight(change) }
+    return try throughLight(
+      { (colour) throws(ImagingError) in
+        try vips("to linear light") { cvips_icc_import(colour.pointer, $0, nil, VIPS_PCS_XYZ) }
+      }, change,
+      { (light) throws(ImagingError) in
+        let named = try profile.attached(to: light.named(VIPS_INTERPRETATION_XYZ))
+        return try vips("from linear light") { cvips_icc_export(named.pointer, $0, VIPS_PCS_XYZ, Int32(depth)) }
       })
+  }
+
+  private func throughLight(
+    _ into: (VipsRef) throws(ImagingError) -> VipsRef, _ change: (VipsRef) throws(ImagingError) -> VipsRef,
+    _ back: (VipsRef) throws(ImagingError) -> VipsRef
+  ) throws(ImagingError) -> Image {
+    guard hasAlpha else { return derived(try back(change(into(ref)))) }
+    let colour = try vips("separating alpha") { cvips_extract_band(ref.pointer, $0, 0, 3) }
+    let alpha = try vips("separating alpha") { cvips_extract_band(ref.pointer, $0, 3, 1) }
+    let share = try vips("scaling alpha") { cvips_linear1(alpha.pointer, $0, 1 / most, 0) }
+    let light = try into(colour)
+    let whole = try vips("joining alpha") { cvips_bandjoin2(light.pointer, share.pointer, $0) }
+    let changed = try change(whole)
+    let lightBack = try vips("separating alpha") { cvips_extract_band(changed.pointer, $0, 0, 3) }
+    let shareBack = try vips("separating alpha") { cvips_extract_band(changed.pointer, $0, 3, 1) }
+    let wide = try vips("scaling alpha") { cvips_linear1(shareBack.pointer, $0, most, 0) }
+    let result = try back(lightBack)
+    let band = try Resampling.rounded(wide, to: ref.format)
+    return derived(try vips("joining alpha") { cvips_bandjoin2(result.pointer, band.pointer, $0) })
   }
 
   /// Unsharp mask on lightness only; alpha is left alone.
   func sharpened(sigma: Double) throws(ImagingError) -> Image {
     guard hasAlpha else {
       let sharp = try vips("sharpening") { cvips_sharpen(ref.pointer, $0, sigma) }
-      return derived(try Resampling.rounded(sharp, to: VIPS_FORMAT_UCHAR))
+      return derived(try Resampling.rounded(sharp, to: ref.format))
     }
     let still = try materialised()
-    return try still.withoutAlpha().sharpened(sigma: sigma).joined(with: still.alphaBand())
+    return try still.withoutAlpha().sharpened(sigma: sigma).joined(with: still.lastBand())
   }
 
   // MARK: Alpha
 
-  /// The alpha band as a 1-band image; all 255 where there is no alpha.
+  /// The alpha band as a 1-band image of 8 bits; all 255 where there is no alpha.
   public func alphaBand() throws(ImagingError) -> Image {
     guard hasAlpha else { return try Image.white(width, height) }
+    return try lastBand().withDepth(8)
+  }
+
+  /// Alpha as deep as the picture.
+  private func lastBand() throws(ImagingError) -> Image {
     let band = try vips("taking alpha") { cvips_extract_band(ref.pointer, $0, Int32(bands - 1), 1) }
-    return derived(try band.named(VIPS_INTERPRETATION_B_W))
+    return derived(try band.named(depth == 16 ? VIPS_INTERPRETATION_GREY16 : VIPS_INTERPRETATION_B_W))
+  }
+
+  /// The same picture with black where alpha is 0, so that the colour there is a defined one and nothing is left to see
+  /// of what was cut away.
+  func clearedUnderAlpha() throws(ImagingError) -> Image {
+    guard bands == 4 else { return self }
+    let alpha = try vips("taking alpha") { cvips_extract_band(ref.pointer, $0, 3, 1) }
+    let shows = try vips("clearing what is transparent") { cvips_more_const1(alpha.pointer, $0, 0) }
+    let nothing = try vips("clearing what is transparent") { cvips_black($0, Int32(width), Int32(height), 4) }
+    return derived(
+      try vips("clearing what is transparent") {
+        cvips_ifthenelse(shows.pointer, ref.pointer, nothing.pointer, $0, 0)
+      })
   }
 
   /// The colours with `matte` (1 band, same sides) as alpha, in place of any alpha there was.
   public func withAlpha(_ matte: Image) throws(ImagingError) -> Image {
     try check(matte, "a matte")
-    return try withoutAlpha().joined(with: matte)
+    return try withoutAlpha().joined(with: matte.withDepth(depth))
   }
 
   /// The colours with alpha = existing alpha × `matte` / 255, rounded.
   public func multipliedAlpha(by matte: Image) throws(ImagingError) -> Image {
     try check(matte, "a matte")
-    guard hasAlpha else { return try joined(with: matte) }
-    let alpha = try alphaBand()
+    guard hasAlpha else { return try joined(with: matte.withDepth(depth)) }
+    let alpha = try lastBand()
     let product = try vips("multiplying alpha") { cvips_multiply(alpha.ref.pointer, matte.ref.pointer, $0) }
     let scaled = try vips("multiplying alpha") { cvips_linear1(product.pointer, $0, 1.0 / 255, 0.5) }
-    let eight = try vips("multiplying alpha") { cvips_cast(scaled.pointer, $0, VIPS_FORMAT_UCHAR, 0) }
-    return try withoutAlpha().joined(with: alpha.derived(eight, matte))
+    let whole = try vips("multiplying alpha") { cvips_cast(scaled.pointer, $0, ref.format, 0) }
+    return try withoutAlpha().joined(with: alpha.derived(whole, matte))
   }
 
   /// The colours alone; what was transparent shows the colour stored under it.
@@ -232,15 +344,15 @@ public final class Image: Sendable {
   /// Whether every pixel is opaque. Evaluates the image where it has alpha.
   public func isOpaque() throws(ImagingError) -> Bool {
     guard hasAlpha else { return true }
-    let alpha = try materialised().alphaBand()
+    let alpha = try materialised().lastBand()
     var least = 0.0
     guard cvips_min(alpha.ref.pointer, &least) == 0 else { throw evaluationError("looking at alpha") }
-    return least >= 255
+    return least >= most
   }
 
   private func withoutOpaqueAlpha() throws(ImagingError) -> Image { try isOpaque() ? withoutAlpha() : self }
 
-  private static func white(_ width: Int, _ height: Int) throws(ImagingError) -> Image {
+  static func white(_ width: Int, _ height: Int) throws(ImagingError) -> Image {
     let one = try Image(width: 1, height: 1, bands: 1, bytes: [255])
     return Image(
       adopting: try vips("filling") { cvips_embed_copy(one.ref.pointer, $0, 0, 0, Int32(width), Int32(height)) },
@@ -248,7 +360,8 @@ public final class Image: Sendable {
   }
 
   private func joined(with band: Image) throws(ImagingError) -> Image {
-    derived(try vips("joining alpha") { cvips_bandjoin2(ref.pointer, band.ref.pointer, $0) }, band)
+    let deep = try band.withDepth(depth)
+    return derived(try vips("joining alpha") { cvips_bandjoin2(ref.pointer, deep.ref.pointer, $0) }, band)
   }
 
   private func check(_ matte: Image, _ name: String) throws(ImagingError) {
@@ -284,34 +397,65 @@ public final class Image: Sendable {
       throw ImagingError(.geometry, "compositing needs colour pictures, not a matte")
     }
     guard hasAlpha else { return self }
-    guard !background.hasAlpha else { return try over(background) }
+    let subject = try holdingColour(isGrey: background.isGrey)
+    let below = try background.converted(to: subject.space).withDepth(subject.depth)
+    guard !background.hasAlpha else { return try subject.over(below) }
     // The pixels are read for the mask and for the colours, in step.
-    let (colour, alpha) = (try withoutAlpha(), try alphaBand())
-    let blended = try vips("compositing") {
-      cvips_ifthenelse(alpha.ref.pointer, colour.ref.pointer, background.ref.pointer, $0, 1)
+    let (colour, alpha) = (try subject.withoutAlpha(), try subject.lastBand())
+    let blended: VipsRef
+    if subject.depth == 8 {
+      blended = try vips("compositing") {
+        cvips_ifthenelse(alpha.ref.pointer, colour.ref.pointer, below.ref.pointer, $0, 1)
+      }
+    } else {
+      // below + (colour − below) · alpha; libvips' blend knows masks of 8 bits only.
+      let difference = try vips("compositing") { cvips_subtract(colour.ref.pointer, below.ref.pointer, $0) }
+      let share = try vips("compositing") { cvips_linear1(alpha.ref.pointer, $0, 1 / most, 0) }
+      let part = try vips("compositing") { cvips_multiply(difference.pointer, share.pointer, $0) }
+      let sum = try vips("compositing") { cvips_add(below.ref.pointer, part.pointer, $0) }
+      blended = try Resampling.rounded(sum, to: VIPS_FORMAT_USHORT).named(VIPS_INTERPRETATION_RGB16)
     }
-    return try derived(blended, background).withMetadata(of: self)
+    return try subject.derived(blended, below).withMetadata(of: subject)
   }
 
   /// "Over" where both have alpha, in whole numbers.
   private func over(_ background: Image) throws(ImagingError) -> Image {
     var result = try bytes()
+    let isDeep = depth == 16
     try background.withPixels { below in
       result.withUnsafeMutableBytes { above in
-        for i in stride(from: 0, to: above.count, by: 4) {
-          // Weights in 1/65025: what is above, and what shows of what is below.
-          let upper = Int(above[i + 3]) * 255
-          let lower = Int(below[i + 3]) * (255 - Int(above[i + 3]))
-          let sum = upper + lower
-          guard sum > 0 else { continue }
-          for c in i..<i + 3 {
-            above[c] = UInt8((Int(above[c]) * upper + Int(below[c]) * lower + sum / 2) / sum)
-          }
-          above[i + 3] = UInt8((sum + 127) / 255)
+        if isDeep {
+          Self.over(above.bindMemory(to: UInt16.self), below.bindMemory(to: UInt16.self))
+        } else {
+          Self.over(above.bindMemory(to: UInt8.self), below.bindMemory(to: UInt8.self))
         }
       }
     }
-    return try Image(width: width, height: height, bands: 4, bytes: result).withMetadata(of: self)
+    let memory = try vips("compositing", .memory) { out in
+      out.pointee = result.withUnsafeBytes {
+        vips_image_new_from_memory_copy($0.baseAddress, $0.count, Int32(width), Int32(height), 4, ref.format)
+      }
+      return out.pointee == nil ? -1 : 0
+    }
+    let named = try memory.named(isDeep ? VIPS_INTERPRETATION_RGB16 : VIPS_INTERPRETATION_sRGB)
+    return try derived(named, background).withMetadata(of: self)
+  }
+
+  private static func over<Sample: FixedWidthInteger & UnsignedInteger>(
+    _ above: UnsafeMutableBufferPointer<Sample>, _ below: UnsafeBufferPointer<Sample>
+  ) {
+    let most = Int(Sample.max)
+    for i in stride(from: 0, to: above.count, by: 4) {
+      // Weights in 1/most²: what is above, and what shows of what is below.
+      let upper = Int(above[i + 3]) * most
+      let lower = Int(below[i + 3]) * (most - Int(above[i + 3]))
+      let sum = upper + lower
+      guard sum > 0 else { continue }
+      for c in i..<i + 3 {
+        above[c] = Sample((Int(above[c]) * upper + Int(below[c]) * lower + sum / 2) / sum)
+      }
+      above[i + 3] = Sample((sum + most / 2) / most)
+    }
   }
 
   /// The same pixels with the metadata (EXIF, XMP, ICC profile, …) of `other`.

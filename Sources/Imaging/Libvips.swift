@@ -168,6 +168,13 @@ final class VipsRef: @unchecked Sendable {
     return Int(value)
   }
 
+  func ints(_ field: String) -> [Int] {
+    var values: UnsafeMutablePointer<Int32>?
+    var count: Int32 = 0
+    guard has(field), vips_image_get_array_int(pointer, field, &values, &count) == 0, let values else { return [] }
+    return (0..<Int(count)).map { Int(values[$0]) }
+  }
+
   func string(_ field: String) -> String? {
     var value: UnsafePointer<CChar>?
     guard has(field), vips_image_get_string(pointer, field, &value) == 0, let value else { return nil }

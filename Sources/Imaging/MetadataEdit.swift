@@ -126,7 +126,7 @@ struct Rights {
       pixel[..<2] + [0xFF, 0xE1, UInt8(length >> 8), UInt8(length & 255)] + block + pixel[2...])
     guard let source = vips_source_new_from_blob(carrier.blob) else { return }
     defer { cvips_unref(source) }
-    let loaded = try vips("writing EXIF") { cvips_load("jpegload_source", source, $0) }
+    let loaded = try vips("writing EXIF") { cvips_load("jpegload_source", source, $0, VIPS_FAIL_ON_ERROR) }
     for field in loaded.fields where field.hasPrefix("exif-") { cvips_copy_field(image, loaded.pointer, field) }
   }
 

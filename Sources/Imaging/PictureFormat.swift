@@ -37,6 +37,9 @@ public enum PictureFormat: String, CaseIterable, Sendable, Hashable {
     }
   }
 
+  /// Whether all frames of an animation are read.
+  public var isAnimated: Bool { self == .gif || self == .webp }
+
   /// Whether `Image.encoded` writes it.
   public var canEncode: Bool {
     switch self {
@@ -44,6 +47,12 @@ public enum PictureFormat: String, CaseIterable, Sendable, Hashable {
     case .heic, .jxl, .gif, .jp2, .bmp: false
     }
   }
+
+  /// Whether samples of 16 bits can be handed to its encoder.
+  public var holdsSixteenBits: Bool { [.png, .tiff, .avif, .jxl].contains(self) }
+
+  /// Whether it has pictures of one band. Others store grey as colour.
+  public var holdsGrey: Bool { [.png, .tiff, .jpeg, .jxl].contains(self) }
 
   /// Whether the format can hold an alpha band as it is written here.
   public var hasAlpha: Bool { self != .jpeg && self != .bmp }

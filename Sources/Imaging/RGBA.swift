@@ -20,6 +20,8 @@ public struct RGBA: Sendable, Hashable {
   /// Alpha as 0…1.
   public var alpha: Double { Double(a) / 255 }
   public var isOpaque: Bool { a == 255 }
+  /// Whether it has no hue.
+  public var isGrey: Bool { r == g && g == b }
 
   /// Reads a CSS colour: `#rgb`, `#rgba`, `#rrggbb`, `#rrggbbaa`, a CSS colour name, or `transparent`, in any case.
   public init?(css: String) {

@@ -44,10 +44,13 @@ public struct ResizeRequest: Sendable, Hashable {
   public var kernel: Kernel
   /// Sharpening after the resize, as the radius sigma of the unsharp mask in pixels; nil for none.
   public var sharpen: Double?
+  /// Whether light is added up, instead of the numbers that stand for it.
+  public var linear: Bool
 
   public init(
     width: Int? = nil, height: Int? = nil, fit: Fit = .inside, position: Position = .centre,
-    background: RGBA = .white, enlarge: Bool = false, kernel: Kernel = .lanczos3, sharpen: Double? = nil
+    background: RGBA = .white, enlarge: Bool = false, kernel: Kernel = .lanczos3, sharpen: Double? = nil,
+    linear: Bool = false
   ) {
     self.width = width
     self.height = height
@@ -57,6 +60,7 @@ public struct ResizeRequest: Sendable, Hashable {
     self.enlarge = enlarge
     self.kernel = kernel
     self.sharpen = sharpen
+    self.linear = linear
   }
 
   /// Works out the sides for an upright picture of `w` × `h` pixels.
@@ -132,7 +136,7 @@ public struct ResizeRequest: Sendable, Hashable {
     }
     let plan = ResizePlan(
       sourceWidth: w, sourceHeight: h, scaledWidth: scaledWidth, scaledHeight: scaledHeight, framing: framing,
-      kernel: kernel, sharpen: sharpen)
+      kernel: kernel, sharpen: sharpen, linear: linear)
     guard max(scaledWidth, scaledHeight) <= 10_000_000, plan.width * plan.height <= 1 << 30 else {
       throw ImagingError(
         .geometry, "resizing \(w)×\(h) so would make \(scaledWidth)×\(scaledHeight) pixels, which is too large",
@@ -199,6 +203,7 @@ public struct ResizePlan: Sendable, Hashable {
   public var framing: Framing
   public var kernel: Kernel
   public var sharpen: Double?
+  public var linear: Bool
 
   /// The sides of the result.
   public var width: Int {

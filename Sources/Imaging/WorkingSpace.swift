@@ -1,16 +1,30 @@
 import CVips
 import Synchronization
 
-/// Conversion to this program's working space: 8-bit sRGB, 3 bands, or 4 with straight alpha.
-enum WorkingSpace {
+/// A decoded picture in its working space.
+struct WorkingPicture {
+  /// 3 bands, or 4 with straight alpha; 8 or 16 bits.
+  var ref: VipsRef
+  var space: ColorSpace
+  /// Whether the source had no colour: its three bands are equal.
+  var isGrey: Bool
+}
+
+extension WorkingSpace {
   /// Applies the embedded ICC profile, or libvips' reading of the colour space where there is none that can be used.
-  static func convert(_ image: VipsRef, warn: (String) -> Void) throws(ImagingError) -> VipsRef {
-    let profile = Profile(of: image)
+  ///
+  /// - Parameter declared: a profile to use where the picture embeds none: what its header says in other words.
+  func convert(
+    _ image: VipsRef, declared: ICCProfile? = nil, warn: (String) -> Void
+  ) throws(ImagingError) -> WorkingPicture {
+    let profile = ICCProfile(of: image) ?? declared
     let decision = profile?.decision
     let kind = image.interpretation
-    let isEightBitRGB = image.format == VIPS_FORMAT_UCHAR && kind == VIPS_INTERPRETATION_sRGB
-    if isEightBitRGB && (image.bands == 3 || image.bands == 4) && (decision == nil || decision == .isSRGB) {
-      return image
+    let isEightBit = image.format == VIPS_FORMAT_UCHAR
+    let bits = depth == .sixteen || depth == .source && !isEightBit ? 16 : 8
+    let isRGB = isEightBit && kind == VIPS_INTERPRETATION_sRGB && (image.bands == 3 || image.bands == 4)
+    if isRGB && bits == 8 && (decision == nil || decision == .isSRGB) && gamut != .displayP3 {
+      return WorkingPicture(ref: image, space: .srgb, isGrey: false)
     }
 
     var colour = image
@@ -18,89 +32,125 @@ enum WorkingSpace {
     if image.hasAlpha && image.bands > 1 {
       let last = Int32(image.bands - 1)
       colour = try vips("separating alpha") { cvips_extract_band(image.pointer, $0, 0, last) }
-      alpha = try eightBitAlpha(vips("separating alpha") { cvips_extract_band(image.pointer, $0, last, 1) })
+      alpha = try Self.alpha(vips("separating alpha") { cvips_extract_band(image.pointer, $0, last, 1) }, bits)
     }
     if kind == VIPS_INTERPRETATION_MULTIBAND && colour.bands > 3 {
       warn("the picture has \(image.bands) bands of no known meaning; the first three are taken as red, green, blue")
       colour = try vips("separating bands") { [colour] in cvips_extract_band(colour.pointer, $0, 0, 3) }
-      colour = try vips("naming bands") { [colour] in
-        cvips_copy_as(
-          colour.pointer, $0,
-          colour.format == VIPS_FORMAT_USHORT ? VIPS_INTERPRETATION_RGB16 : VIPS_INTERPRETATION_sRGB)
-      }
+      colour = try colour.named(
+        colour.format == VIPS_FORMAT_USHORT ? VIPS_INTERPRETATION_RGB16 : VIPS_INTERPRETATION_sRGB)
     }
+    let isGrey = colour.bands == 1
 
-    var converted: VipsRef?
-    var keepsProfile = false
-    switch decision {
-    case nil: break
-    case .convert(let intent) where profile?.fits(colour) == true:
-      let input = profile?.space == "RGB " && colour.bands == 1 ? try threeBands(colour) : colour
-      converted = try vips("applying the colour profile") { cvips_icc_to_srgb(input.pointer, $0, intent.vips) }
-    case .isSRGB where profile?.fits(colour) == true: keepsProfile = true
-    default:
-      warn("the embedded colour profile is broken or made for another kind of picture; it is not used")
-    }
-    if converted == nil {
-      colour = try withoutProfile(colour)
-      let plain = try plainSRGB(colour)
-      if keepsProfile, let profile { converted = try profile.attached(to: plain) } else { converted = plain }
-    }
-    guard var result = converted else { throw ImagingError(.internalFault, "the colours could not be converted") }
-    if result.format != VIPS_FORMAT_UCHAR {
-      result = try vips("converting to 8 bit") { [result] in
-        cvips_cast(result.pointer, $0, VIPS_FORMAT_UCHAR, 0)
+    var result: VipsRef
+    var space = ColorSpace.srgb
+    if let profile, let decision, decision != .unusable, profile.fits(colour) {
+      switch decision {
+      case .isSRGB:
+        result = try profile.attached(to: Self.plain(Self.withoutProfile(colour), bits))
+      case .convert where gamut == .source && profile.space != "CMYK":
+        result = try profile.attached(to: Self.unchanged(colour, bits))
+        space = .embedded(profile)
+      case .convert(let intent):
+        if gamut == .source { warn("CMYK is not kept: the picture became sRGB") }
+        let spread = profile.space == "RGB " && colour.bands == 1 ? try Self.threeBands(colour) : colour
+        let input = try profile.attached(to: spread)
+        let output = gamut == .displayP3 ? "p3" : "srgb"
+        result = try vips("applying the colour profile") {
+          cvips_icc_transform(input.pointer, $0, nil, output, intent.vips, Int32(bits))
+        }
+        if gamut == .displayP3 {
+          space = .displayP3
+        } else if declared != nil, !image.has("icc-profile-data") {
+          result = try Self.withoutProfile(result)
+        }
+      case .unusable: result = colour
       }
+    } else {
+      if profile != nil {
+        warn("the embedded colour profile is broken or made for another kind of picture; it is not used")
+      }
+      result = try Self.plain(Self.withoutProfile(colour), bits)
     }
+    let wanted = bits == 16 ? VIPS_FORMAT_USHORT : VIPS_FORMAT_UCHAR
+    if result.format != wanted {
+      result = try vips("converting to \(bits) bit") { [result] in cvips_cast(result.pointer, $0, wanted, 0) }
+    }
+    if isGrey { result = try Self.evenGrey(result) }
     if let alpha {
       result = try vips("joining alpha") { [result] in cvips_bandjoin2(result.pointer, alpha.pointer, $0) }
     }
     guard result.bands == 3 || result.bands == 4 else {
       throw ImagingError(.unsupported, "a picture with \(image.bands) bands of this kind is not read")
     }
-    return result
+    if gamut == .displayP3, space == .srgb {
+      let image = Image(adopting: result, lazyFrom: nil, space: .srgb, isGrey: isGrey)
+      return WorkingPicture(ref: try image.converted(to: .displayP3).ref, space: .displayP3, isGrey: isGrey)
+    }
+    return WorkingPicture(ref: result, space: space, isGrey: isGrey)
   }
 
   /// sRGB without regard to a profile.
-  private static func plainSRGB(_ image: VipsRef) throws(ImagingError) -> VipsRef {
+  private static func plain(_ image: VipsRef, _ bits: Int) throws(ImagingError) -> VipsRef {
     var kind = image.interpretation
     var input = image
-    if image.bands == 1 && kind == VIPS_INTERPRETATION_MULTIBAND { kind = VIPS_INTERPRETATION_B_W }
-    if image.bands == 3 && kind == VIPS_INTERPRETATION_MULTIBAND { kind = VIPS_INTERPRETATION_sRGB }
+    let isDeep = image.format == VIPS_FORMAT_USHORT
+    if image.bands == 1 && kind == VIPS_INTERPRETATION_MULTIBAND {
+      kind = isDeep ? VIPS_INTERPRETATION_GREY16 : VIPS_INTERPRETATION_B_W
+    }
+    if image.bands == 3 && kind == VIPS_INTERPRETATION_MULTIBAND {
+      kind = isDeep ? VIPS_INTERPRETATION_RGB16 : VIPS_INTERPRETATION_sRGB
+    }
     if image.bands == 1 && (image.format == VIPS_FORMAT_FLOAT || image.format == VIPS_FORMAT_DOUBLE) {
       // Grey of floating point is linear light, 0…1, as floating-point colour is (scRGB).
-      input = try threeBands(image)
       kind = VIPS_INTERPRETATION_scRGB
-      input = try vips("naming bands") { [input] in
-        cvips_copy_as(input.pointer, $0, VIPS_INTERPRETATION_scRGB)
-      }
+      input = try threeBands(image).named(kind)
     }
+    let target = bits == 16 ? VIPS_INTERPRETATION_RGB16 : VIPS_INTERPRETATION_sRGB
     return try vips("converting to sRGB") { [input] in
-      cvips_colourspace(input.pointer, $0, VIPS_INTERPRETATION_sRGB, kind)
+      cvips_colourspace(input.pointer, $0, target, kind)
     }
   }
 
-  private static func threeBands(_ grey: VipsRef) throws(ImagingError) -> VipsRef {
+  /// Three bands of the wanted depth with the numbers as they are.
+  private static func unchanged(_ image: VipsRef, _ bits: Int) throws(ImagingError) -> VipsRef {
+    let spread = image.bands == 1 ? try threeBands(image) : image
+    return try Image(adopting: spread, lazyFrom: nil).withDepth(bits).ref
+  }
+
+  static func threeBands(_ grey: VipsRef) throws(ImagingError) -> VipsRef {
     let two = try vips("spreading grey") { cvips_bandjoin2(grey.pointer, grey.pointer, $0) }
     let three = try vips("spreading grey") { cvips_bandjoin2(two.pointer, grey.pointer, $0) }
-    return try vips("spreading grey") {
-      cvips_copy_as(
-        three.pointer, $0,
-        grey.format == VIPS_FORMAT_USHORT ? VIPS_INTERPRETATION_RGB16 : VIPS_INTERPRETATION_sRGB)
-    }
+    return try three.named(
+      grey.format == VIPS_FORMAT_USHORT ? VIPS_INTERPRETATION_RGB16 : VIPS_INTERPRETATION_sRGB)
   }
 
-  private static func eightBitAlpha(_ alpha: VipsRef) throws(ImagingError) -> VipsRef {
+  /// Three equal bands: conversions may leave a level between them, and grey must be found to be grey again.
+  static func evenGrey(_ image: VipsRef) throws(ImagingError) -> VipsRef {
+    let band = try vips("taking grey") { cvips_extract_band(image.pointer, $0, min(1, Int32(image.bands) - 1), 1) }
+    return try threeBands(band)
+  }
+
+  private static func alpha(_ alpha: VipsRef, _ bits: Int) throws(ImagingError) -> VipsRef {
+    let wanted = bits == 16 ? VIPS_FORMAT_USHORT : VIPS_FORMAT_UCHAR
     switch alpha.format {
-    case VIPS_FORMAT_UCHAR: return alpha
+    case wanted: return alpha
     case VIPS_FORMAT_FLOAT, VIPS_FORMAT_DOUBLE:
-      let scaled = try vips("scaling alpha") { cvips_linear1(alpha.pointer, $0, 255, 0.5) }
-      return try vips("scaling alpha") { cvips_cast(scaled.pointer, $0, VIPS_FORMAT_UCHAR, 0) }
-    default: return try vips("scaling alpha") { cvips_cast(alpha.pointer, $0, VIPS_FORMAT_UCHAR, 1) }
+      let scaled = try vips("scaling alpha") { cvips_linear1(alpha.pointer, $0, bits == 16 ? 65_535 : 255, 0.5) }
+      return try vips("scaling alpha") { cvips_cast(scaled.pointer, $0, wanted, 0) }
+    case VIPS_FORMAT_UCHAR:
+      let scaled = try vips("scaling alpha") { cvips_linear1(alpha.pointer, $0, 257, 0) }
+      return try vips("scaling alpha") { cvips_cast(scaled.pointer, $0, wanted, 0) }
+    case VIPS_FORMAT_USHORT:
+      let scaled = try vips("scaling alpha") { cvips_linear1(alpha.pointer, $0, 1.0 / 257, 0.5) }
+      return try vips("scaling alpha") { cvips_cast(scaled.pointer, $0, wanted, 0) }
+    default:
+      let eight = try vips("scaling alpha") { cvips_cast(alpha.pointer, $0, VIPS_FORMAT_UCHAR, 1) }
+      return try Self.alpha(eight, bits)
     }
   }
 
-  private static func withoutProfile(_ image: VipsRef) throws(ImagingError) -> VipsRef {
+  static func withoutProfile(_ image: VipsRef) throws(ImagingError) -> VipsRef {
     guard image.has("icc-profile-data") else { return image }
     let copy = try vips("dropping a profile") { cvips_copy(image.pointer, $0) }
     vips_image_remove(copy.pointer, "icc-profile-data")
@@ -108,18 +158,47 @@ enum WorkingSpace {
   }
 }
 
-/// An embedded ICC profile (ICC.1:2022, section 7.2).
-struct Profile {
-  let bytes: [UInt8]
+/// An ICC profile (ICC.1:2022, section 7.2).
+public struct ICCProfile: Sendable, Hashable {
+  public let bytes: [UInt8]
   /// The signature of the data colour space: `RGB `, `GRAY`, `CMYK` …; nil where the header is no profile's.
-  let space: String?
+  public let space: String?
+
+  public init(bytes: [UInt8]) {
+    self.bytes = bytes
+    let isProfile = bytes.count >= 132 && bytes[36..<40].elementsEqual("acsp".utf8)
+    space = isProfile ? String(decoding: bytes[16..<20], as: UTF8.self) : nil
+  }
 
   /// nil where the image has no profile.
   init?(of image: VipsRef) {
     guard let bytes = image.blob("icc-profile-data") else { return nil }
-    self.bytes = bytes
-    let isProfile = bytes.count >= 132 && bytes[36..<40].elementsEqual("acsp".utf8)
-    space = isProfile ? String(decoding: bytes[16..<20], as: UTF8.self) : nil
+    self.init(bytes: bytes)
+  }
+
+  /// The profile's own name, in Latin letters where it has one (tag `desc`, of version 2 or 4).
+  public var description: String? {
+    func number(_ at: Int) -> Int { bytes[at..<at + 4].reduce(0) { $0 << 8 | Int($1) } }
+    guard space != nil else { return nil }
+    for i in 0..<min(number(128), 100) {
+      let at = 132 + 12 * i
+      guard at + 12 <= bytes.count else { return nil }
+      guard bytes[at..<at + 4].elementsEqual("desc".utf8) else { continue }
+      let start = number(at + 4)
+      guard start >= 0, start + 28 <= bytes.count else { return nil }
+      if bytes[start..<start + 4].elementsEqual("mluc".utf8) {
+        let (length, offset) = (number(start + 20), number(start + 24))
+        guard length < 512, start + offset + length <= bytes.count else { return nil }
+        let units = stride(from: start + offset, to: start + offset + length - 1, by: 2).map {
+          UInt16(bytes[$0]) << 8 | UInt16(bytes[$0 + 1])
+        }
+        return decodedText(Array(String(decoding: units, as: UTF16.self).utf8))
+      }
+      let length = number(start + 8)
+      guard length > 1, length < 512, start + 12 + length <= bytes.count else { return nil }
+      return decodedText(bytes[start + 12..<start + 11 + length])
+    }
+    return nil
   }
 
   /// Whether it describes pixels of this kind.
@@ -180,7 +259,7 @@ struct Profile {
     // for one intent alone (A2B0) is used with that one.
     for intent in [Intent.relative, .perceptual] {
       let attempt = try? Libvips.capturingWarnings { () throws(ImagingError) in
-        try vips("applying a profile") { cvips_icc_to_srgb(input.pointer, $0, intent.vips) }
+        try vips("applying a profile") { cvips_icc_transform(input.pointer, $0, nil, "srgb", intent.vips, 8) }
       }
       guard let (converted, warnings) = attempt, !warnings.contains(where: { $0.contains("profile") }) else { continue }
       let result = try Image(adopting: converted, lazyFrom: nil).bytes()

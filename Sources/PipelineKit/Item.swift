@@ -33,6 +33,8 @@ public struct Item: Sendable {
     /// Opened and checked, not decoded: a resize straight after decode shrinks while it loads.
     case encoded(EncodedPicture)
     case image(Image)
+    /// Several frames, where the job asked for all of them.
+    case animation(ItemFrames)
   }
 
   /// The result of an encoder.
@@ -63,13 +65,18 @@ public struct Item: Sendable {
 
   public init(identity: ItemIdentity) { self.identity = identity }
 
-  /// Pixels of the picture, held in memory; decodes it when this is the first to ask. Stages call `image(in:)`, which
-  /// keeps what the decoder has to say.
+  /// Pixels of the picture, held in memory; decodes it when this is the first to ask. Of an animation the first frame.
+  /// Stages call `image(in:)`, which keeps what the decoder has to say.
   public func image() throws(ImagingError) -> Image {
     switch picture {
     case .none: throw ImagingError(.internalFault, "no picture was decoded before this stage")
-    case .encoded(let source): return try source.decode().materialised()
+    case .encoded(let source): return try source.pixels()
     case .image(let image): return image
+    case .animation(let animation):
+      guard let first = animation.frames.first else {
+        throw ImagingError(.internalFault, "an animation came without frames")
+      }
+      return first.image
     }
   }
 
@@ -104,6 +111,19 @@ public struct Item: Sendable {
     return copy
   }
 
+  /// Replaces the picture by one frame of an animation.
+  func with(frame: ItemFrames.Frame) -> Item { with(image: frame.image, matte: frame.matte, original: frame.original) }
+
+  /// Replaces the picture by an animation; each frame brings its own matte and original.
+  public func with(animation: ItemFrames) -> Item {
+    var copy = self
+    copy.picture = .animation(animation)
+    copy.matte = nil
+    copy.original = nil
+    copy.encoded = nil
+    return copy
+  }
+
   /// Sets the encoder's result.
   public func with(encoded: Encoded) -> Item {
     var copy = self
@@ -126,6 +146,13 @@ public struct Item: Sendable {
   /// Lets go of the matte and of the picture before it was cut out.
   public func releasingMatte() -> Item {
     var copy = self
+    if case .animation(var animation) = picture {
+      for index in animation.frames.indices {
+        animation.frames[index].matte = nil
+        animation.frames[index].original = nil
+      }
+      copy.picture = .animation(animation)
+    }
     copy.matte = nil
     copy.original = nil
     return copy
@@ -146,6 +173,7 @@ public struct Item: Sendable {
     case .none: encoded.map { ($0.width, $0.height) }
     case .encoded(let source): (source.header.orientedWidth, source.header.orientedHeight)
     case .image(let image): (image.width, image.height)
+    case .animation(let animation): animation.frames.first.map { ($0.image.width, $0.image.height) }
     }
   }
 }

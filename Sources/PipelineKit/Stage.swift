@@ -1,3 +1,4 @@
+import Imaging
 import JobSyntax
 
 /// One step of a chain.
@@ -165,6 +166,10 @@ public struct StagePlan: Sendable {
   public var leastSide: Int?
   /// Bytes held while the stage works on a picture of this width and height, beyond the picture itself.
   public var workingBytes: @Sendable (_ width: Int, _ height: Int) -> Int
+  /// What pictures must be held in for the stage to lose nothing.
+  public var workingSpace: WorkingSpace
+  /// Whether an animation comes frame by frame.
+  public var frames: FrameHandling
   /// Width and height after the stage; nil where they stay.
   public var resultSize: (@Sendable (_ width: Int, _ height: Int) -> (Int, Int))?
 
@@ -184,6 +189,8 @@ public struct StagePlan: Sendable {
     self.encodedExtension = nil
     self.helperFiles = []
     self.workingBytes = { _, _ in 0 }
+    self.workingSpace = WorkingSpace()
+    self.frames = .each
     self.resultSize = nil
   }
 }

@@ -105,15 +105,18 @@ public struct StageResources: Sendable {
   public var computeWorkers: Int
   public var facts: RunFacts
   public var decodeLimits: DecodeLimits
+  /// What decoded pictures are to be held in: the smallest that every stage of the chain is content with.
+  public var workingSpace: WorkingSpace
   /// Whether the job names `${item.hash}`: the stage that opens the input then keeps its hash with the item.
   public var keepsSourceHash: Bool
 
   public init(
     run: RunValues, computeWorkers: Int, facts: RunFacts, decodeLimits: DecodeLimits = DecodeLimits(),
-    keepsSourceHash: Bool = false
+    workingSpace: WorkingSpace = WorkingSpace(), keepsSourceHash: Bool = false
   ) {
     self.run = run
     self.decodeLimits = decodeLimits
+    self.workingSpace = workingSpace
     self.keepsSourceHash = keepsSourceHash
     self.computeWorkers = computeWorkers
     self.facts = facts
@@ -131,6 +134,8 @@ public struct StageContext: Sendable {
   /// What no output may replace.
   public let protected: ProtectedPaths
   private let cancelled: @Sendable () -> Bool
+  /// Whether a warning of a kind that this stage gave already is left out.
+  private var warnsOnce = false
 
   public init(
     stage: String, run: RunValues, journal: ItemJournal, temporaries: TemporaryFiles,
@@ -146,11 +151,19 @@ public struct StageContext: Sendable {
     self.cancelled = cancelled
   }
 
+  /// The same, for the frames of one picture.
+  var onceOnly: StageContext {
+    var copy = self
+    copy.warnsOnce = true
+    return copy
+  }
+
   /// True once the item's time is over or its run is being stopped at once: long work should end.
   public var isCancelled: Bool { cancelled() }
 
   /// Notes something worth knowing about an item that goes on.
   public func warn(_ code: String, _ message: String) {
+    if warnsOnce, journal.snapshot.warnings.contains(where: { $0.code == code && $0.stage == stage }) { return }
     journal.record { $0.warnings.append(ItemWarning(code: code, stage: stage, message: message)) }
   }
 

@@ -217,8 +217,9 @@ public struct Composite: Stage {
     let image: Image
     do throws(ImagingError) {
       let source = try EncodedPicture(
-        bytes: EncodedPicture.read(path: path.bytes), limits: resources.decodeLimits)
-      image = try source.decode().materialised()
+        bytes: EncodedPicture.read(path: path.bytes),
+        options: DecodeOptions(limits: resources.decodeLimits, space: resources.workingSpace))
+      image = try source.pixels()
     } catch {
       throw ImagingError(
         error.code, "the background \(path.printable) cannot be used: \(error.message)", detail: error.detail,

@@ -3,9 +3,14 @@ import PipelineKit
 
 /// Opens an input: type by its first bytes, header, limits. Its pixels are decoded by the first stage that wants them.
 public struct Decode: Stage {
+  static let frames = Field<FramePolicy>.choice(
+    "frames", default: .first, help: "which frames of an animated GIF or WebP are read")
+  static let onDamage = Field<DamagePolicy>.choice(
+    "onDamage", default: .fail, help: "what happens when the pixels are damaged or cut short")
+
   public static let spec = StageSpec(
     name: "decode",
-    summary: "Reads an input as a picture: upright, in sRGB, with its transparency.",
+    summary: "Reads an input as a picture: upright, with its colours applied and its transparency kept.",
     notes: [
       "Reads JPEG, PNG, WebP, AVIF, HEIC, JPEG XL, TIFF, GIF, JPEG 2000 and BMP. The type is told from the first "
         + "bytes, never from the name; a name that says something else is reported.",
@@ -15,10 +20,13 @@ public struct Decode: Stage {
         + "the picture while it loads, so damage to the pixels may be found in that stage; its message says that the input "
         + "is damaged.",
     ],
-    fields: [],
-    examples: [#"{ "stage": "decode" }"#])
+    fields: [frames, onDamage],
+    examples: [
+      #"{ "stage": "decode" }"#,
+      #"{ "stage": "decode", "frames": "all", "onDamage": "warn" }"#,
+    ])
 
-  private let limits: DecodeLimits
+  private let options: DecodeOptions
   private let keepsHash: Bool
 
   public static func plan(_ settings: Settings) -> StagePlan {
@@ -26,14 +34,16 @@ public struct Decode: Stage {
   }
 
   public init(_ settings: Settings, resources: StageResources) throws(StageError) {
-    limits = resources.decodeLimits
+    options = DecodeOptions(
+      limits: resources.decodeLimits, onDamage: settings[Self.onDamage], frames: settings[Self.frames],
+      space: resources.workingSpace)
     keepsHash = resources.keepsSourceHash
   }
 
   public func process(_ item: Item, in context: StageContext) throws(StageError) -> Outcome {
     let source: EncodedPicture
     do throws(ImagingError) {
-      source = try EncodedPicture(path: item.identity.path.bytes, limits: limits)
+      source = try EncodedPicture(path: item.identity.path.bytes, options: options)
     } catch {
       throw StageError(error)
     }
@@ -78,4 +88,23 @@ public struct Decode: Stage {
     "psb",
     "psd", "raf", "raw", "rw2", "sr2", "srw", "svg", "svgz", "tga", "xcf",
   ]
+}
+
+extension FramePolicy: FieldChoice {
+  public var help: String {
+    switch self {
+    case .first: "the first, with a warning where there are more"
+    case .all: "all of them: each goes through the chain, and GIF and WebP keep their times"
+    }
+  }
+}
+
+extension DamagePolicy: FieldChoice {
+  public var help: String {
+    switch self {
+    case .fail: "the item fails with damaged"
+    case .warn: "what can be read is used, the rest is grey or black, and the report says so"
+    case .accept: "what can be read is used"
+    }
+  }
 }

@@ -22,6 +22,11 @@ public struct Resize: Stage {
   static let sharpen = Field<Double?>.number(
     "sharpen", in: 0.01...10, unit: "pixels",
     help: "sharpens lightness after scaling, by an unsharp mask of this radius (sigma); 0.5 suits web sizes")
+  static let linear = Field<Bool>.boolean(
+    "linear", default: false,
+    help:
+      "whether light is added up instead of the numbers that stand for it: fine bright detail keeps its brightness; "
+      + "slower, since nothing shrinks while it loads")
 
   public static let spec = StageSpec(
     name: "resize",
@@ -32,7 +37,7 @@ public struct Resize: Stage {
       "Straight after decode the picture shrinks while it loads, which is several times faster than decoding it whole.",
       "After segment, the mask and the photo it was cut from are scaled and cropped together with the picture.",
     ],
-    fields: [width, height, fit, position, background, enlarge, kernel, sharpen],
+    fields: [width, height, fit, position, background, enlarge, kernel, sharpen, linear],
     examples: [
       #"{ "stage": "resize", "width": 1600, "height": 1600 }"#,
       #"{ "stage": "resize", "width": 400, "height": 400, "fit": "cover", "position": "attention" }"#,
@@ -51,8 +56,10 @@ public struct Resize: Stage {
     }
     plan.leastSide = Self.leastSide(request)
     // Rows in floating point on the way, and with sharpen a copy in Lab.
-    let perPixel = request.sharpen == nil ? 4 : 16
+    let perPixel = request.sharpen == nil ? request.linear ? 16 : 4 : 16
     plan.workingBytes = { width, height in width * height * perPixel }
+    // What is chosen by content is chosen once: a crop that jumps from frame to frame is none.
+    if request.position == .entropy || request.position == .attention { plan.frames = .together }
     return plan
   }
 
@@ -86,8 +93,9 @@ public struct Resize: Stage {
   private static func request(_ settings: Settings) -> ResizeRequest {
     ResizeRequest(
       width: settings[width], height: settings[height], fit: settings[fit], position: settings[position],
-      background: settings[background], enlarge: settings[enlarge], kernel: settings[kernel], sharpen: settings[sharpen]
-    )
+      background: settings[background], enlarge: settings[enlarge], kernel: settings[kernel],
+      sharpen: settings[sharpen],
+      linear: settings[linear])
   }
 
   /// The longer side that every picture has at least after the resize; nil where small pictures stay small. From the
@@ -112,10 +120,11 @@ public struct Resize: Stage {
     guard let size = item.size else {
       throw StageError("internal-fault", "resize got an item without a picture", kind: .job)
     }
+    if item.isAnimated { return .next(try resizeTogether(item, size, context)) }
     do throws(ImagingError) {
       let plan = try request.plan(for: size.width, size.height)
       if case .encoded(let source) = item.picture {
-        let image = try source.decode(resizedTo: plan).materialised()
+        let image = try source.pixels(resizedTo: plan)
         context.report(warningsOf: source)
         return .next(item.with(image: image, matte: nil, original: nil))
       }
@@ -123,6 +132,26 @@ public struct Resize: Stage {
       return .next(try Self.resize(item, plan))
     } catch {
       throw StageError(error)
+    }
+  }
+
+  /// All frames of an animation, cropped where its first is.
+  private func resizeTogether(
+    _ item: Item, _ size: (width: Int, height: Int), _ context: StageContext
+  ) throws(StageError) -> Item {
+    var animation = try item.animation(in: context)
+    return try StageError.imaging { () throws(ImagingError) in
+      var plan = try request.plan(for: size.width, size.height)
+      if case .smartCrop(let width, let height, _) = plan.framing, let first = animation.frames.first {
+        plan.framing = .crop(try Self.chosenCrop(of: first.image, plan, width: width, height: height))
+      }
+      for index in animation.frames.indices {
+        let frame = animation.frames[index]
+        let bare = Item(identity: item.identity).with(image: frame.image, matte: frame.matte, original: frame.original)
+        let done = try Self.resize(bare, plan)
+        animation.frames[index] = .init(image: try done.image(), matte: done.matte, original: done.original)
+      }
+      return item.with(animation: animation)
     }
   }
 
@@ -163,7 +192,8 @@ public struct Resize: Stage {
     var cropping = plan
     cropping.sharpen = nil
     let part = try image.resized(cropping).materialised()
-    let bands = scaled.bands
+    // Bytes of a pixel.
+    let bands = scaled.bands * scaled.depth / 8
     let found = try part.withPixels { (wanted) -> Result<(x: Int, y: Int)?, ImagingError> in
       do throws(ImagingError) {
         return .success(
@@ -184,7 +214,7 @@ public struct Resize: Stage {
         return .failure(error)
       }
     }.get()
-    guard let found, part.bands == bands else {
+    guard let found, part.bands == scaled.bands else {
       throw ImagingError(.internalFault, "the crop chosen by \"\(plan.framing)\" was not found again")
     }
     return .init(x: found.x, y: found.y, width: width, height: height)

@@ -248,7 +248,7 @@ final class Executor: Sendable {
       let start = ContinuousClock.now
       let result: Result<Outcome, StageError>
       do throws(StageError) {
-        result = .success(try stage.stage.process(progress.item, in: context))
+        result = .success(try stage.stage.processFrames(progress.item, stage.plan.frames, in: context))
       } catch {
         result = .failure(error)
       }
@@ -317,13 +317,19 @@ final class Executor: Sendable {
     var peak = 0
     // The other decoders hold the whole picture, however small it becomes.
     let streamed: [PictureFormat] = [.jpeg, .png, .tiff]
+    let space = source.options.space.depth
+    let isDeep = space == .sixteen || space == .source && source.header.bitsPerSample > 8
+    let frames = source.isAnimation ? source.header.frames : 1
     for (index, stage) in stages[first...].enumerated() {
       let result = stage.plan.resultSize?(width, height) ?? (width, height)
       // A resize straight after decode reads the source in strips, where its decoder gives strips; only the result is
-      // held then.
-      let isStreamed = index == 0 && stage.plan.resultSize != nil && streamed.contains(source.header.format)
+      // held then. What is stored in passes over the whole picture is held by the decoder.
+      let isStreamed =
+        index == 0 && stage.plan.resultSize != nil && streamed.contains(source.header.format)
+        && !source.header.isProgressive && frames == 1
       let held = isStreamed ? result : (max(width, result.0), max(height, result.1))
-      peak = max(peak, held.0 * held.1 * 4 + stage.plan.workingBytes(result.0, result.1))
+      let pixels = held.0 * held.1 * (isDeep ? 8 : 4) * frames
+      peak = max(peak, pixels + stage.plan.workingBytes(result.0, result.1) * (isDeep ? 2 : 1))
       (width, height) = result
     }
     return peak + source.bytes.count

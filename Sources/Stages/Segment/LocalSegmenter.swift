@@ -39,7 +39,7 @@ struct LocalSegmenter: Segmenter {
         hint: "use \"output\": \"cutout\" in the \"segment\" stage before")
     }
     let input = try StageError.imaging { () throws(ImagingError) in
-      try picture.withoutAlpha().withPixels { pixels in
+      try picture.eightBitSRGB().withPixels { pixels in
         LanczosResampler.resize(
           pixels.bindMemory(to: UInt8.self), width: picture.width, height: picture.height, bands: 3,
           toWidth: recipe.width, toHeight: recipe.height)

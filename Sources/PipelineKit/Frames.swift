@@ -1,0 +1,91 @@
+import Imaging
+
+/// An animation on its way through the chain: each frame with its own matte and original.
+public struct ItemFrames: Sendable {
+  public struct Frame: Sendable {
+    public var image: Image
+    public var matte: Image?
+    public var original: Image?
+
+    public init(image: Image, matte: Image? = nil, original: Image? = nil) {
+      self.image = image
+      self.matte = matte
+      self.original = original
+    }
+  }
+  public var frames: [Frame]
+  /// Milliseconds, one for each frame.
+  public var delays: [Int]
+  /// How often it plays; 0 for ever.
+  public var loop: Int
+
+  public init(frames: [Frame], delays: [Int], loop: Int) {
+    self.frames = frames
+    self.delays = delays
+    self.loop = loop
+  }
+}
+
+/// How a stage takes an animation.
+public enum FrameHandling: Sendable {
+  /// It is called for each frame, and sees an ordinary picture.
+  case each
+  /// It is called once, with all of them.
+  case together
+}
+
+extension Stage {
+  /// Calls `process`, for each frame of an animation where the stage's plan says so.
+  ///
+  /// - Throws: what `process` throws.
+  public func processFrames(
+    _ item: Item, _ handling: FrameHandling, in context: StageContext
+  ) throws(StageError) -> Outcome {
+    guard handling == .each, item.isAnimated else { return try process(item, in: context) }
+    let animation = try item.animation(in: context)
+    var frames: [ItemFrames.Frame] = []
+    var last: Item?
+    for (index, frame) in animation.frames.enumerated() {
+      // One frame's warning is the animation's: repeated, it would drown the others.
+      let outcome = try process(item.with(frame: frame), in: context.onceOnly)
+      guard case .next(let next) = outcome else { return outcome }
+      guard case .image(let image) = next.picture else {
+        throw StageError(
+          "frames-unsupported", "stage \"\(context.stage)\" left no picture for frame \(index + 1) of an animation",
+          kind: .job, hint: "read only the first frame: \"frames\": \"first\" in \"decode\"")
+      }
+      frames.append(.init(image: image, matte: next.matte, original: next.original))
+      last = next
+    }
+    guard let last else { return .next(item) }
+    return .next(last.with(animation: ItemFrames(frames: frames, delays: animation.delays, loop: animation.loop)))
+  }
+}
+
+extension Item {
+  /// Whether the picture has several frames and all of them are wanted.
+  public var isAnimated: Bool {
+    switch picture {
+    case .none, .image: false
+    case .encoded(let source): source.isAnimation
+    case .animation: true
+    }
+  }
+
+  /// All frames with their pixels in memory; one frame for a picture that has no more.
+  ///
+  /// - Throws: `damaged` and the other codes of `Imaging`.
+  public func animation(in context: StageContext) throws(StageError) -> ItemFrames {
+    switch picture {
+    case .animation(let frames): return frames
+    case .encoded(let source) where source.isAnimation:
+      let animation = try StageError.imaging { () throws(ImagingError) in try source.animation() }
+      context.report(warningsOf: source)
+      return ItemFrames(
+        frames: animation.frames.map { .init(image: $0) }, delays: animation.delays, loop: animation.loop)
+    default:
+      let image = try image(in: context)
+      return ItemFrames(frames: [.init(image: image, matte: matte, original: original)], delays: [0], loop: 0)
+    }
+  }
+}
