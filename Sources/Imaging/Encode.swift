@@ -27,6 +27,8 @@ extension Image {
         hint: "use lzw or deflate, or lay it on a background first")
     }
     let image = try MetadataEdit.apply(metadata, to: storable(as: options), for: format)
+    // Numbers of another space than sRGB mean nothing without their profile, whatever metadata is wanted.
+    if space != .srgb { cvips_copy_field(image.pointer, ref.pointer, "icc-profile-data") }
     // Where there is nothing to write, savers must not make up an EXIF block with the resolution.
     let written = ["icc-profile-data", "exif-data", "xmp-data", "iptc-data", "photoshop-data", "image-description"]
     let hasMetadata = image.fields.contains { written.contains($0) || $0.hasPrefix("png-comment-") }

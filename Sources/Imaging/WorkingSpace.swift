@@ -106,10 +106,13 @@ extension WorkingSpace {
       kind = VIPS_INTERPRETATION_scRGB
       input = try threeBands(image).named(kind)
     }
-    let target = bits == 16 ? VIPS_INTERPRETATION_RGB16 : VIPS_INTERPRETATION_sRGB
-    return try vips("converting to sRGB") { [input] in
-      cvips_colourspace(input.pointer, $0, target, kind)
-    }
+    // libvips cuts the lower bits of 16 off where it goes down to 8 at once.
+    // And up by a shift, which leaves white short of 65,535.
+    let isWide = input.format == VIPS_FORMAT_USHORT && image.bands != 4
+    let isNarrow = input.format == VIPS_FORMAT_UCHAR && image.bands != 4
+    let target = isWide || !isNarrow && bits == 16 ? VIPS_INTERPRETATION_RGB16 : VIPS_INTERPRETATION_sRGB
+    let result = try vips("converting to sRGB") { [input] in cvips_colourspace(input.pointer, $0, target, kind) }
+    return try Image(adopting: result, lazyFrom: nil).withDepth(bits).ref
   }
 
   /// Three bands of the wanted depth with the numbers as they are.

@@ -1,0 +1,210 @@
+import Glibc
+import Imaging
+import Testing
+
+@Suite struct WorkingSpaceTests {
+  /// Primaries of Display P3 as XYZ adapted to D50 (ICC registry).
+  static let p3 = [[0.51512, 0.24120, -0.00105], [0.29198, 0.69225, 0.04189], [0.15710, 0.06657, 0.78407]]
+
+  private func open(_ bytes: [UInt8], _ space: WorkingSpace) throws -> Image {
+    try EncodedPicture(bytes: EncodedBytes(bytes), options: DecodeOptions(space: space)).pixels()
+  }
+
+  private func samples(_ image: Image) throws -> [UInt16] {
+    try image.withPixels { Array($0.bindMemory(to: UInt16.self)) }
+  }
+
+  /// 16-bit samples that differ in their lower halves, with alpha where wanted.
+  private func deep(_ bands: Int) throws -> Image {
+    let values = (0..<32 * 24 * bands).map { (i: Int) -> UInt16 in UInt16(truncatingIfNeeded: 1 + i * 257 + i / 7) }
+    return try Image(width: 32, height: 24, bands: bands, samples: values)
+  }
+
+  @Test("16 bits come back to the last one where they are asked for", arguments: [3, 4])
+  func keepsDepth(_ bands: Int) throws {
+    let image = try deep(bands)
+    // Under nothing there is black.
+    var expected = try samples(image)
+    if bands == 4 {
+      for i in stride(from: 0, to: expected.count, by: 4) where expected[i + 3] == 0 {
+        expected.replaceSubrange(i..<i + 3, with: [0, 0, 0])
+      }
+    }
+    for options in [EncodeOptions.png(.init()), .tiff(.init())] {
+      let file = try image.encoded(options, metadata: .none).array
+      for depth in [WorkingSpace.Depth.source, .sixteen] {
+        let back = try open(file, WorkingSpace(depth: depth))
+        #expect(back.depth == 16)
+        #expect(try samples(back) == expected, "\(options)")
+      }
+      let eight = try open(file, WorkingSpace())
+      #expect(eight.depth == 8)
+      // Rounded to the nearest of 256 steps, not cut.
+      #expect(try eight.bytes() == expected.map { UInt8((Double($0) / 257).rounded()) })
+    }
+  }
+
+  @Test("8 bits stay 8 unless 16 are insisted on, and then come back the same")
+  func widens() throws {
+    let file = try Made.waves(40, 30).encoded(.png(.init()), metadata: .none).array
+    #expect(try open(file, WorkingSpace(depth: .source)).depth == 8)
+    let wide = try open(file, WorkingSpace(depth: .sixteen))
+    #expect(wide.depth == 16)
+    #expect(try wide.withDepth(8).bytes() == open(file, WorkingSpace()).bytes())
+  }
+
+  @Test("a resize of 16 bits keeps what lies between the steps of 8")
+  func resizesDeep() throws {
+    // A slope of 64 steps of 16 bits over the width.
+    let values = (0..<256 * 8 * 3).map { (i: Int) -> UInt16 in
+      let x = i / 3 % 256
+      return UInt16(30_000 + x / 4)
+    }
+    let slope = try Image(width: 256, height: 8, bands: 3, samples: values)
+    let file = try slope.encoded(.png(.init()), metadata: .none)
+    let source = try EncodedPicture(bytes: file, options: DecodeOptions(space: WorkingSpace(depth: .source)))
+    let small = try source.pixels(resizedTo: ResizeRequest(width: 64).plan(for: 256, 8))
+    #expect(Set(try samples(small)).count > 40)
+  }
+
+  @Test("Display P3 keeps the colours that sRGB would cut, and says so in the file")
+  func displayP3() throws {
+    // The reddest red of P3 and a middle grey.
+    let picture = try Made.image(2, 1) { x, _ in x == 0 ? [255, 0, 0] : [119, 119, 119] }
+    let plain = try picture.encoded(.jpeg(.init(quality: 100, chroma: .full)), metadata: .none).array
+    // The curve of sRGB is close to a gamma of 2.2; the grey tells by how much.
+    let file = Made.jpeg(plain, profile: Made.profile(Self.p3, gamma: 2.2))
+    let wide = try open(file, WorkingSpace(gamut: .displayP3))
+    #expect(wide.space == .displayP3)
+    #expect(wide.hasProfile)
+    #expect(try maxDifference(wide.pixel(0, 0), [255, 0, 0]) <= 2)
+    #expect(try maxDifference(open(file, WorkingSpace()).pixel(0, 0), [255, 0, 0]) <= 2)
+    // The same red of sRGB is no full red in P3: matrices of both spaces give 234, 51, 35.
+    let red = try open(plain, WorkingSpace(gamut: .displayP3)).pixel(0, 0)
+    #expect(maxDifference(red, [234, 51, 35]) <= 3)
+    for options in [EncodeOptions.jpeg(.init(quality: 100, chroma: .full)), .png(.init()), .tiff(.init())] {
+      let written = try wide.encoded(options, metadata: .none)
+      #expect(try EncodedPicture(bytes: written).header.hasProfile, "\(options)")
+      let again = try open(written.array, WorkingSpace(gamut: .displayP3))
+      #expect(try maxDifference(again.pixel(0, 0), [255, 0, 0]) <= 3, "\(options)")
+    }
+  }
+
+  @Test("the source's own space leaves every number as it is, and the profile with it")
+  func keepsProfile() throws {
+    let picture = try Made.waves(64, 48)
+    let profile = Made.profile(Self.p3, gamma: 1.8)
+    let file = Made.jpeg(try picture.encoded(.jpeg(.init(quality: 95)), metadata: .none).array, profile: profile)
+    let kept = try open(file, WorkingSpace(gamut: .source))
+    guard case .embedded(let embedded) = kept.space else {
+      Issue.record("space is \(kept.space)")
+      return
+    }
+    #expect(embedded.bytes == profile)
+    let bare = try open(Array(file[0..<2] + file[(4 + 16 + profile.count)...]), WorkingSpace())
+    #expect(try kept.bytes() == bare.bytes())
+    // Converted there and back it is the same to a level or two.
+    let srgb = try kept.converted(to: .srgb)
+    #expect(srgb.hasProfile == false)
+    #expect(decibels(try srgb.bytes(), try kept.bytes()) < 40)
+    let back = try kept.withDepth(16).converted(to: .displayP3).converted(to: kept.space).withDepth(8)
+    #expect(decibels(try back.bytes(), try kept.bytes()) > 45)
+  }
+
+  @Test("colours from outside are converted to the picture's space")
+  func colourFromOutside() throws {
+    let file = try Made.image(4, 4, bands: 4) { _, _ in [10, 20, 30, 0] }.encoded(.png(.init()), metadata: .none).array
+    let wide = try open(file, WorkingSpace(gamut: .displayP3))
+    let red = try wide.flattened(RGBA(255, 0, 0))
+    #expect(try maxDifference(red.pixel(1, 1), [234, 51, 35]) <= 1)
+    #expect(try wide.flattened(.white).pixel(1, 1) == [255, 255, 255])
+    let deep = try open(file, WorkingSpace(gamut: .displayP3, depth: .sixteen)).flattened(RGBA(255, 0, 0))
+    #expect(deep.depth == 16)
+    #expect(try maxDifference(deep.withDepth(8).pixel(1, 1), [234, 51, 35]) <= 1)
+  }
+
+  @Test("laying 16 bits over something weighs them by their alpha")
+  func compositesDeep() throws {
+    let above = try Image(width: 2, height: 1, bands: 4, samples: [40_000, 0, 65_535, 16_384, 1, 2, 3, 65_535])
+    let opaque = try above.flattened(RGBA(100, 200, 0))
+    let share = 16_384.0 / 65_535
+    let pairs: [(Double, Double)] = [(40_000, 25_700), (0, 51_400), (65_535, 0)]
+    let expected = pairs.map { UInt16(($0.0 * share + $0.1 * (1 - share)).rounded()) }
+    #expect(try samples(opaque) == expected + [1, 2, 3])
+    let half = try Image.solid(width: 2, height: 1, RGBA(100, 200, 0, 128))
+    let both = try samples(above.composited(over: half))
+    let below = 128.0 / 255 * (1 - share)
+    #expect(abs(Double(both[3]) - (share + below) * 65_535) <= 1)
+    let red = (40_000 * share + 25_700 * below) / (share + below)
+    #expect(abs(Double(both[0]) - red) <= 1)
+  }
+
+  @Test("grey stays grey where a format has it, and colour ends that")
+  func grey() throws {
+    let grey = try Made.image(20, 20, bands: 1) { x, y in [UInt8(x * 6 + y)] }
+    let file = try grey.encoded(.png(.init()), metadata: .none).array
+    let picture = try open(file, WorkingSpace())
+    #expect(picture.isGrey)
+    #expect(picture.bands == 3)
+    let small = try picture.resized(ResizeRequest(width: 10).plan(for: 20, 20))
+    let header = { (image: Image, options: EncodeOptions) in
+      try EncodedPicture(bytes: image.encoded(options, metadata: .none)).header
+    }
+    for options in [EncodeOptions.jpeg(.init()), .png(.init()), .tiff(.init())] {
+      #expect(try header(small, options).bands == 1, "\(options)")
+    }
+    #expect(try header(small, .webp(.init())).bands == 3)
+    let matte = try Made.image(20, 20, bands: 1) { x, _ in [UInt8(x * 12)] }
+    let cut = try picture.withAlpha(matte)
+    #expect(cut.isGrey)
+    #expect(try header(cut, .png(.init())).bands == 2)
+    #expect(try header(cut.flattened(.white), .jpeg(.init())).bands == 1)
+    #expect(try header(cut.flattened(RGBA(255, 0, 0)), .jpeg(.init())).bands == 3)
+    #expect(try picture.bytes() == grey.bytes().flatMap { [$0, $0, $0] })
+  }
+
+  @Test("what lies under nothing is black in the file")
+  func clearsUnderAlpha() throws {
+    let image = try Made.image(4, 1, bands: 4) { x, _ in [200, 100, 50, x < 2 ? 0 : 1] }
+    for options in [EncodeOptions.png(.init()), .tiff(.init())] {
+      let back = try picture(image.encoded(options, metadata: .none).array).decode()
+      #expect(try back.bytes() == [0, 0, 0, 0, 0, 0, 0, 0, 200, 100, 50, 1, 200, 100, 50, 1])
+    }
+  }
+
+  @Test("linear light: black and white halves make the grey that sends half the light", arguments: [8, 16])
+  func linearLight(_ depth: Int) throws {
+    let stripes = try Made.image(64, 64) { x, _ in x % 2 == 0 ? [0, 0, 0] : [255, 255, 255] }.withDepth(depth)
+    var request = ResizeRequest(width: 16, height: 16, fit: .fill)
+    let plain = try stripes.resized(request.plan(for: 64, 64)).withDepth(8)
+    #expect(try abs(Int(plain.pixel(8, 8)[0]) - 128) <= 1)
+    request.linear = true
+    let light = try stripes.resized(request.plan(for: 64, 64)).withDepth(8)
+    // 0.5 on the curve of IEC 61966-2-1 is 187.5.
+    #expect(try abs(Int(light.pixel(8, 8)[0]) - 188) <= 1)
+    let file = try stripes.encoded(.png(.init()), metadata: .none)
+    let loaded = try EncodedPicture(bytes: file).pixels(resizedTo: request.plan(for: 64, 64))
+    #expect(try abs(Int(loaded.pixel(8, 8)[0]) - 188) <= 1)
+  }
+
+  @Test("linear light with alpha weighs light by alpha, and keeps alpha itself plain")
+  func linearAlpha() throws {
+    let edge = try Made.image(64, 64, bands: 4) { x, _ in x % 2 == 0 ? [255, 0, 0, 255] : [0, 255, 0, 0] }
+    let request = ResizeRequest(width: 16, height: 16, fit: .fill, linear: true)
+    let small = try edge.resized(request.plan(for: 64, 64)).pixel(8, 8)
+    #expect(maxDifference(small, [255, 0, 0, 128]) <= 1)
+  }
+
+  @Test("linear light in a profile of its own")
+  func linearProfile() throws {
+    let stripes = try Made.image(64, 64) { x, _ in x % 2 == 0 ? [0, 0, 0] : [255, 255, 255] }
+    let file = Made.jpeg(
+      try stripes.encoded(.jpeg(.init(quality: 100)), metadata: .none).array,
+      profile: Made.profile(Self.p3, gamma: 1.8))
+    let source = try EncodedPicture(
+      bytes: EncodedBytes(file), options: DecodeOptions(space: WorkingSpace(gamut: .source)))
+    let small = try source.pixels(resizedTo: ResizeRequest(width: 16, height: 16, linear: true).plan(for: 64, 64))
+    // 0.5 to the power of 1 / 1.8.
+    #expect(try abs(Int(small.pixel(8, 8)[0]) - 173) <= 3)
+  }
+}
