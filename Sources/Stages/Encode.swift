@@ -44,6 +44,22 @@ public struct Encode: Stage {
   static let background = Field<RGBA>.color(
     "background", default: "white", when: FieldCondition("format", in: ["jpeg"]),
     help: "what transparent pictures are laid on, as JPEG has no transparency")
+  static let colorSpace = Field<OutputSpace>.choice(
+    "colorSpace", default: .srgb, help: "what the file's colours are numbers of")
+  static let bitDepth = Field<OutputDepth>(
+    "bitDepth",
+    type: .oneOf([
+      .choice([Choice("keep", "as deep as the source: 16 bits for PNG, TIFF and JPEG XL, 10 or 12 for AVIF")]),
+      .integer(8...16),
+    ]), absent: .bits(8), when: FieldCondition("format", in: ["png", "tiff", "avif"]),
+    help: "bits a sample: 8; 16 for PNG and TIFF; 10 or 12 for AVIF; `keep` is as deep as the source"
+  ) { node, _ in
+    switch node.value {
+    case .number(let number): number.integer.map { .bits($0) }
+    case .string("keep"): .keep
+    default: nil
+    }
+  }
 
   public static let spec = StageSpec(
     name: "encode",
@@ -56,7 +72,8 @@ public struct Encode: Stage {
       "An AVIF takes about a hundred times as long as a JPEG.",
     ],
     fields: [
-      format, quality, progressive, chroma, compression, palette, colors, lossless, effort, metadata, background,
+      format, quality, progressive, chroma, compression, palette, colors, lossless, effort, colorSpace, bitDepth,
+      metadata, background,
     ],
     examples: [
       #"{ "stage": "encode", "format": "jpeg", "quality": 82, "progressive": true }"#,
@@ -89,6 +106,8 @@ public struct Encode: Stage {
       case .tiff: 6
       }
     plan.workingBytes = { width, height in width * height * perPixel }
+    plan.workingSpace = WorkingSpace(
+      gamut: settings[colorSpace].gamut, depth: settings[bitDepth] == .bits(8) ? .eight : .source)
     return plan
   }
 
@@ -152,11 +171,15 @@ public struct Encode: Stage {
   private let options: EncodeOptions
   private let policy: MetadataPolicy
   private let background: RGBA
+  private let space: OutputSpace
+  private let depth: OutputDepth
 
   public init(_ settings: Settings, resources: StageResources) throws(StageError) {
     options = Self.options(settings)
     policy = settings[Self.metadata]
     background = settings[Self.background]
+    space = settings[Self.colorSpace]
+    depth = settings[Self.bitDepth]
   }
 
   public func process(_ item: Item, in context: StageContext) throws(StageError) -> Outcome {
@@ -173,6 +196,16 @@ public struct Encode: Stage {
             "flattened",
             "\(format.displayName) has no transparency: the picture was laid on \(Self.hex(background))")
         }
+      }
+      switch space {
+      case .srgb: image = try image.converted(to: .srgb)
+      case .p3: image = try image.converted(to: .displayP3)
+      case .keep: break
+      }
+      switch depth {
+      case .bits(8): image = try image.withDepth(8)
+      case .bits: image = try image.withDepth(16)
+      case .keep: break
       }
       let bytes = try image.encoded(options, metadata: policy)
       // The decoded picture goes along, so that a second encoder does not decode it again.
@@ -212,6 +245,33 @@ public enum EncodedFormat: String, FieldChoice {
     case .tiff: .tiff
     }
   }
+}
+
+/// What the colours of an output are numbers of.
+enum OutputSpace: String, FieldChoice {
+  case srgb, p3, keep
+
+  var help: String {
+    switch self {
+    case .srgb: "sRGB, as every viewer takes it without a word"
+    case .p3: "Display P3, with its profile: colours that sRGB cuts stay"
+    case .keep: "the profile that the picture came with, where that is one of colour or grey; else sRGB"
+    }
+  }
+
+  var gamut: WorkingSpace.Gamut {
+    switch self {
+    case .srgb: .srgb
+    case .p3: .displayP3
+    case .keep: .source
+    }
+  }
+}
+
+/// Bits a sample of an output.
+enum OutputDepth: Sendable, Hashable {
+  case bits(Int)
+  case keep
 }
 
 extension EncodeOptions.JPEG.Chroma: FieldChoice {
