@@ -141,6 +141,33 @@ public final class EncodedPicture: Sendable {
     return try result.get()
   }
 
+  /// Decodes all of a file on disk, row by row, keeping nothing.
+  ///
+  /// - Throws: `damaged` where some of it cannot be decoded, and as `read` and `init`.
+  public static func verifyPixels(
+    path: [UInt8], limits: DecodeLimits = DecodeLimits()
+  ) throws(ImagingError) -> PictureHeader {
+    let header = try verifyHeader(path: path, limits: limits)
+    guard !header.format.loader.isEmpty else { return header }
+    let (fd, _) = try open(path)
+    defer { _ = cvips_close(fd) }
+    guard let source = vips_source_new_from_descriptor(fd) else {
+      throw ImagingError(.internalFault, "libvips could not open the file", detail: Libvips.drainErrors())
+    }
+    defer { cvips_unref(source) }
+    let format = header.format
+    let image = try vips("reading this \(format.displayName) picture", .damaged, about: format.errorWords) {
+      header.frames > 1 && format.isAnimated
+        ? cvips_load_frames(format.loader, source, $0, VIPS_FAIL_ON_ERROR)
+        : cvips_load(format.loader, source, $0, VIPS_FAIL_ON_ERROR)
+    }
+    var least = 0.0
+    guard cvips_min(image.pointer, &least) == 0 else {
+      throw Image(adopting: image, lazyFrom: format).evaluationError("reading pixels")
+    }
+    return header
+  }
+
   private static func open(_ path: [UInt8]) throws(ImagingError) -> (fd: Int32, size: Int) {
     let fd = (path.map { CChar(bitPattern: $0) } + [0]).withUnsafeBufferPointer { cvips_open($0.baseAddress) }
     guard fd >= 0 else {
@@ -192,7 +219,9 @@ public final class EncodedPicture: Sendable {
     }
     defer { cvips_unref(source) }
     var out: UnsafeMutablePointer<VipsImage>?
-    guard cvips_load(format.loader, source, &out, VIPS_FAIL_ON_ERROR) == 0, let out else {
+    // Some loaders look at all frames for the header, and find there what is missing at the end.
+    let level = options.onDamage == .fail ? VIPS_FAIL_ON_ERROR : VIPS_FAIL_ON_NONE
+    guard cvips_load(format.loader, source, &out, level) == 0, let out else {
       let detail = Libvips.drainErrors(about: format.errorWords)
       guard Libvips.supports(format.loader) else {
         throw ImagingError(

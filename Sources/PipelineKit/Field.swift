@@ -231,6 +231,18 @@ extension Field where Value: FieldChoice {
   }
 }
 
+extension Field {
+  /// One of several words, or none.
+  public static func choice<C: FieldChoice>(
+    _ name: String, when condition: FieldCondition? = nil, help: String
+  ) -> Self where Value == C? {
+    .init(
+      name, type: .choice(C.allCases.map { Choice($0.rawValue, $0.help) }), absent: .some(nil), when: condition,
+      help: help
+    ) { node, _ in node.stringValue.flatMap { C(rawValue: $0) }.map { .some($0) } }
+  }
+}
+
 extension Field where Value == Settings {
   /// A nested object.
   public static func object(

@@ -13,6 +13,9 @@ public struct Write: Stage {
   static let inPlace = Field<Bool>.boolean(
     "inPlace", default: false, help: "whether an output may replace an input, or land where the next run would read it"
   )
+  static let verify = Field<Verification?>.choice(
+    "verify",
+    help: "how much of a written file is read back before it gets its name; `pixels` with `inPlace`, else `header`")
 
   public static let spec = StageSpec(
     name: "write",
@@ -26,7 +29,7 @@ public struct Write: Stage {
       "Two pictures of one run never write the same file: the second fails. Nor is anything replaced that the job reads: "
         + "inputs (unless `inPlace`), its list or manifest, a background, the job file.",
     ],
-    fields: [to, overwrite, inPlace],
+    fields: [to, overwrite, inPlace, verify],
     examples: [
       #"{ "stage": "write", "to": "out/${item.dir}/${item.stem}.${ext}" }"#,
       #"{ "stage": "write", "to": "../site/img/${item.stem}-${image.width}.${ext}", "overwrite": "skip" }"#,
@@ -57,11 +60,13 @@ public struct Write: Stage {
   private let template: Template
   private let overwrite: ExistingOutput
   private let mayReplaceInput: Bool
+  private let verification: Verification
 
   public init(_ settings: Settings, resources: StageResources) throws(StageError) {
     template = settings[Self.to]
     overwrite = settings[Self.overwrite]
     mayReplaceInput = settings[Self.inPlace]
+    verification = settings[Self.verify] ?? (mayReplaceInput ? .pixels : .header)
   }
 
   public func process(_ item: Item, in context: StageContext) throws(StageError) -> Outcome {
@@ -103,7 +108,7 @@ public struct Write: Stage {
         bytes, to: path, existing: overwrite == .replace ? .replace : .keep, tag: tag,
         temporaries: context.temporaries
       ) { (temporary) throws(StageError) in
-        try Self.verify(temporary, holds: encoded, for: path)
+        try Self.verify(temporary, holds: encoded, for: path, verification)
         // The last moment at which nothing has happened yet.
         guard !context.isCancelled else {
           throw StageError("cancelled", "the picture was given up before \(path.printable) was in place")
@@ -150,15 +155,18 @@ public struct Write: Stage {
     }
   }
 
-  /// Reads the temporary file's header back.
+  /// Reads the temporary file back.
   private static func verify(
-    _ temporary: PathBytes, holds encoded: Item.Encoded, for path: PathBytes
+    _ temporary: PathBytes, holds encoded: Item.Encoded, for path: PathBytes, _ verification: Verification
   ) throws(StageError) {
     // Limits protect against pictures from outside; this one is our own.
     let limits = DecodeLimits(maxPixels: .max, maxSide: .max, maxFrames: .max)
     let found: String
     do throws(ImagingError) {
-      let header = try EncodedPicture.verifyHeader(path: temporary.bytes, limits: limits)
+      let header =
+        verification == .pixels
+        ? try EncodedPicture.verifyPixels(path: temporary.bytes, limits: limits)
+        : try EncodedPicture.verifyHeader(path: temporary.bytes, limits: limits)
       guard
         header.format != encoded.format || header.width != encoded.width || header.height != encoded.height
       else { return }
@@ -192,6 +200,18 @@ private struct FileAt {
   }
 
   func isSame(as other: FileAt?) -> Bool { device == other?.device && number == other?.number }
+}
+
+/// How much of a written file is read back.
+enum Verification: String, FieldChoice {
+  case header, pixels
+
+  var help: String {
+    switch self {
+    case .header: "its format and sides"
+    case .pixels: "all of it, decoded row by row"
+    }
+  }
 }
 
 extension ExistingOutput: FieldChoice {

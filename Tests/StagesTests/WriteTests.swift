@@ -144,6 +144,26 @@ import Testing
     #expect(again.folder.read("in/shoe.png") == item.encoded?.bytes.array)
   }
 
+  @Test("what replaces an input is decoded whole before it does")
+  func verifiesPixels() throws {
+    let bench = StageBench()
+    let whole = try Pictures.jpeg(Pictures.image(200, 200) { x, y in [UInt8(x), UInt8(y), UInt8(x * y & 255)] })
+    // A header that is fine, and half of the pixels.
+    let half = EncodedBytes(Array(whole.prefix(whole.count / 2)))
+    let item = bench.item(holding: whole, name: "in/a.jpg").with(
+      encoded: .init(bytes: half, format: .jpeg, width: 200, height: 200))
+    let error = try bench.failure(of: Write.self, json("in/a.jpg", #", "inPlace": true"#), item)
+    #expect(error.code == "output-verify")
+    #expect(bench.folder.read("in/a.jpg") == whole)
+    #expect(bench.folder.tree().filter { $0.hasSuffix(".tmp") }.isEmpty)
+    let strict = try bench.failure(of: Write.self, json("b.jpg", #", "verify": "pixels""#), item)
+    #expect(strict.code == "output-verify")
+    // Elsewhere the header is looked at.
+    _ = try bench.process(Write.self, json("c.jpg", ""), item)
+    let sound = item.with(encoded: .init(bytes: EncodedBytes(whole), format: .jpeg, width: 200, height: 200))
+    _ = try bench.process(Write.self, json("in/d.jpg", #", "inPlace": true"#), sound)
+  }
+
   @Test("two pictures of one run never write one file, however it is spelled")
   func collision() throws {
     let first = try encoded(gray: 1)
