@@ -9,9 +9,14 @@ public enum Machine {
     return allowed > 0 ? allowed : max(1, Int(sysconf(Int32(_SC_NPROCESSORS_ONLN))))
   }
 
-  /// Bytes of physical memory.
+  /// Bytes of memory this process may use: the machine's, or what `ulimit -v` leaves of it.
   public static var memory: Int {
-    Int(sysconf(Int32(_SC_PHYS_PAGES))) * Int(sysconf(Int32(_SC_PAGESIZE)))
+    let physical = Int(sysconf(Int32(_SC_PHYS_PAGES))) * Int(sysconf(Int32(_SC_PAGESIZE)))
+    var limit = rlimit()
+    guard getrlimit(__rlimit_resource_t(RLIMIT_AS.rawValue), &limit) == 0, limit.rlim_cur < UInt(Int.max) else {
+      return physical
+    }
+    return min(physical, Int(limit.rlim_cur))
   }
 
   /// Seconds of processor time used so far, and the most bytes of memory held at one time.
