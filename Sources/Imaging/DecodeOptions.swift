@@ -36,18 +36,3 @@ public struct DecodeOptions: Sendable, Hashable {
     self.resolution = resolution
   }
 }
-
-/// Frames that follow each other in time, all of one size.
-public struct Animation: Sendable {
-  public var frames: [Image]
-  /// How long each frame stands, in milliseconds; as many as there are frames.
-  public var delays: [Int]
-  /// How often it plays; 0 for ever.
-  public var loop: Int
-
-  public init(frames: [Image], delays: [Int], loop: Int) {
-    self.frames = frames
-    self.delays = delays
-    self.loop = loop
-  }
-}

@@ -19,6 +19,8 @@ public struct ImagingError: Error, Sendable, Hashable, CustomStringConvertible {
     case geometry
     /// The picture could not be written in the wanted format.
     case encoder
+    /// The file came out larger than it may be.
+    case tooLarge = "too-large"
     /// Memory ran out.
     case memory
     /// libvips refused something that should have worked: a fault of this program or of its installation.

@@ -1,0 +1,22 @@
+extension Image {
+  /// Bits a sample that the source says its pixels have, where it says so and they are not 8 or 16.
+  public var sourceBits: Int? { ref.int("heif-bitdepth") }
+
+  /// Whether there are at most `most` different colours, alpha counted; looks at every pixel of such a picture, and stops
+  /// at the first colour too many of any other.
+  public func hasFewColours(_ most: Int) throws(ImagingError) -> Bool {
+    let size = bands * (depth / 8)
+    return try withPixels { raw in
+      var seen: Set<UInt64> = []
+      var last: UInt64?
+      for at in stride(from: 0, to: raw.count, by: size) {
+        var value: UInt64 = 0
+        for i in 0..<size { value = value << 8 | UInt64(raw[at + i]) }
+        guard value != last else { continue }
+        last = value
+        if seen.insert(value).inserted, seen.count > most { return false }
+      }
+      return true
+    }
+  }
+}
