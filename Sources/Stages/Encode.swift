@@ -86,7 +86,9 @@ public struct Encode: Stage {
       case .png(let png): png.palette ? 10 : 4
       case .webp(let webp): webp.lossless ? 32 : 16
       case .avif: 26
+      case .jxl: 32
       case .tiff: 6
+      case .gif: 10
       }
     plan.workingBytes = { width, height in width * height * perPixel }
     return plan
@@ -230,6 +232,7 @@ extension EncodeOptions.TIFF.Compression: FieldChoice {
     case .none: "fast and large"
     case .lzw: "exact, read everywhere"
     case .deflate: "exact, smaller than lzw"
+    case .zstd: "exact, smaller and faster than lzw; older programs cannot read it"
     case .jpeg: "lossy"
     }
   }
