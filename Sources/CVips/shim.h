@@ -42,35 +42,115 @@ CVIPS int cvips_load_frames(const char *loader, VipsSource *source, VipsImage **
   return vips_call(loader, source, out, "access", VIPS_ACCESS_SEQUENTIAL, "fail_on", fail_on, "n", -1, NULL);
 }
 
-// Savers to memory.
+// Savers to memory, by nickname. An operation is made, its arguments are set by name, and it is run once.
 
-CVIPS int cvips_save_jpeg(VipsImage *in, void **bytes, size_t *length, int quality, gboolean progressive,
-  int subsample, gboolean optimise, gboolean strip) {
-  return vips_jpegsave_buffer(in, bytes, length, "Q", quality, "interlace", progressive, "subsample_mode", subsample,
-    "optimize_coding", optimise, "strip", strip, NULL);
+CVIPS VipsOperation *cvips_saver_new(const char *nickname, VipsImage *in) {
+  VipsOperation *saver = vips_operation_new(nickname);
+  if (saver) g_object_set(saver, "in", in, NULL);
+  return saver;
 }
-CVIPS int cvips_save_png(VipsImage *in, void **bytes, size_t *length, int compression, gboolean palette, int bitdepth,
-  gboolean strip) {
-  if (palette)
-    return vips_pngsave_buffer(in, bytes, length, "compression", compression, "palette", TRUE, "bitdepth", bitdepth,
-      "strip", strip, NULL);
-  // libvips filters nothing unless told to. On photographs "up" at a low level is both smaller and faster than no filter
-  // at any level.
-  return vips_pngsave_buffer(in, bytes, length, "compression", compression, "filter", VIPS_FOREIGN_PNG_FILTER_UP,
-    "strip", strip, NULL);
+// Sets a boolean, integer, enumerated or fractional argument to a number; -1 where there is no such argument.
+CVIPS int cvips_saver_set(VipsOperation *saver, const char *name, double value) {
+  GParamSpec *spec = g_object_class_find_property(G_OBJECT_GET_CLASS(saver), name);
+  if (!spec) return -1;
+  GType kind = G_TYPE_FUNDAMENTAL(G_PARAM_SPEC_VALUE_TYPE(spec));
+  if (kind == G_TYPE_DOUBLE) g_object_set(saver, name, value, NULL);
+  else if (kind == G_TYPE_INT || kind == G_TYPE_BOOLEAN || kind == G_TYPE_ENUM || kind == G_TYPE_FLAGS)
+    g_object_set(saver, name, (int)value, NULL);
+  else return -1;
+  return 0;
 }
-CVIPS int cvips_save_webp(VipsImage *in, void **bytes, size_t *length, int quality, gboolean lossless, int effort,
-  int alpha_quality, gboolean strip) {
-  return vips_webpsave_buffer(in, bytes, length, "Q", quality, "lossless", lossless, "effort", effort,
-    "alpha_q", alpha_quality, "strip", strip, NULL);
+// Runs the saver and lets go of it; the memory is the caller's, to be freed with g_free.
+CVIPS int cvips_saver_run(VipsOperation *saver, void **bytes, size_t *length) {
+  int status = vips_cache_operation_buildp(&saver);
+  if (status == 0) {
+    VipsArea *area = NULL;
+    g_object_get(saver, "buffer", &area, NULL);
+    if (area) {
+      *bytes = area->data;
+      *length = area->length;
+      // The memory leaves the area, as in libvips' own functions.
+      area->free_fn = NULL;
+      vips_area_unref(area);
+    }
+  }
+  vips_object_unref_outputs(VIPS_OBJECT(saver));
+  g_object_unref(saver);
+  return status;
 }
-CVIPS int cvips_save_avif(VipsImage *in, void **bytes, size_t *length, int quality, int effort, gboolean strip) {
-  return vips_heifsave_buffer(in, bytes, length, "Q", quality, "effort", effort, "bitdepth", 8,
-    "compression", VIPS_FOREIGN_HEIF_COMPRESSION_AV1, "strip", strip, NULL);
+
+// What arguments a saver takes.
+
+typedef enum { CVIPS_BOOLEAN, CVIPS_INTEGER, CVIPS_NUMBER, CVIPS_CHOICE, CVIPS_FLAGS } CVipsArgumentKind;
+typedef struct {
+  const char *name;
+  const char *help;
+  CVipsArgumentKind kind;
+  double least, most, usual;
+  GType type;
+} CVipsArgument;
+typedef struct {
+  CVipsArgument *list;
+  int count, most;
+} CVipsArgumentList;
+
+CVIPS void *cvips_note_argument(VipsObject *object, GParamSpec *spec, VipsArgumentClass *argument,
+  VipsArgumentInstance *instance, void *a, void *b) {
+  (void)object; (void)instance; (void)b;
+  CVipsArgumentList *list = (CVipsArgumentList *)a;
+  VipsArgumentFlags flags = argument->flags;
+  if (!(flags & VIPS_ARGUMENT_INPUT) || !(flags & VIPS_ARGUMENT_CONSTRUCT)) return NULL;
+  if ((flags & VIPS_ARGUMENT_REQUIRED) || (flags & VIPS_ARGUMENT_DEPRECATED)) return NULL;
+  if (list->count == list->most) return NULL;
+  CVipsArgument item = {.name = g_param_spec_get_name(spec), .help = g_param_spec_get_blurb(spec),
+    .type = G_PARAM_SPEC_VALUE_TYPE(spec)};
+  if (G_IS_PARAM_SPEC_BOOLEAN(spec)) {
+    item.kind = CVIPS_BOOLEAN;
+    item.most = 1;
+    item.usual = G_PARAM_SPEC_BOOLEAN(spec)->default_value;
+  } else if (G_IS_PARAM_SPEC_INT(spec)) {
+    item.kind = CVIPS_INTEGER;
+    item.least = G_PARAM_SPEC_INT(spec)->minimum;
+    item.most = G_PARAM_SPEC_INT(spec)->maximum;
+    item.usual = G_PARAM_SPEC_INT(spec)->default_value;
+  } else if (G_IS_PARAM_SPEC_DOUBLE(spec)) {
+    item.kind = CVIPS_NUMBER;
+    item.least = G_PARAM_SPEC_DOUBLE(spec)->minimum;
+    item.most = G_PARAM_SPEC_DOUBLE(spec)->maximum;
+    item.usual = G_PARAM_SPEC_DOUBLE(spec)->default_value;
+  } else if (G_IS_PARAM_SPEC_ENUM(spec)) {
+    item.kind = CVIPS_CHOICE;
+    item.usual = G_PARAM_SPEC_ENUM(spec)->default_value;
+  } else if (G_IS_PARAM_SPEC_FLAGS(spec)) {
+    item.kind = CVIPS_FLAGS;
+    item.usual = G_PARAM_SPEC_FLAGS(spec)->default_value;
+  } else return NULL;
+  list->list[list->count++] = item;
+  return NULL;
 }
-CVIPS int cvips_save_tiff(VipsImage *in, void **bytes, size_t *length, int compression, int quality, gboolean strip) {
-  return vips_tiffsave_buffer(in, bytes, length, "compression", compression, "Q", quality,
-    "predictor", VIPS_FOREIGN_TIFF_PREDICTOR_HORIZONTAL, "strip", strip, NULL);
+// Fills `out` with up to `most` optional arguments that take a number or a name; how many there are.
+CVIPS int cvips_saver_arguments(const char *nickname, CVipsArgument *out, int most) {
+  VipsOperation *saver = vips_operation_new(nickname);
+  if (!saver) return 0;
+  CVipsArgumentList list = {.list = out, .count = 0, .most = most};
+  vips_argument_map(VIPS_OBJECT(saver), (VipsArgumentMapFn)cvips_note_argument, &list, NULL);
+  g_object_unref(saver);
+  return list.count;
+}
+// The name and value at a place of an enumeration or a set of flags; NULL after the last.
+CVIPS const char *cvips_name_at(GType type, int index, int *value) {
+  gpointer any = g_type_class_ref(type);
+  const char *name = NULL;
+  if (G_TYPE_IS_ENUM(type) && index < (int)G_ENUM_CLASS(any)->n_values) {
+    name = G_ENUM_CLASS(any)->values[index].value_nick;
+    *value = G_ENUM_CLASS(any)->values[index].value;
+  } else if (G_TYPE_IS_FLAGS(type) && index < (int)G_FLAGS_CLASS(any)->n_values) {
+    name = G_FLAGS_CLASS(any)->values[index].value_nick;
+    *value = (int)G_FLAGS_CLASS(any)->values[index].value;
+  }
+  // Types of libvips are never unloaded, so the name outlives this reference.
+  g_type_class_unref(any);
+  return name;
 }
 
 // Operations.

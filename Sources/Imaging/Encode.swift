@@ -1,21 +1,39 @@
 import CVips
 
+/// An encoded picture, and what of its metadata the format had no room for.
+public struct Encoding: Sendable {
+  public var bytes: EncodedBytes
+  /// The blocks that were wanted and there, but could not be carried, in words: `IPTC`, `EXIF` …
+  public var droppedMetadata: [String]
+}
+
 extension Image {
   /// Encodes the picture to memory.
   ///
+  /// - Parameter arguments: further arguments of libvips' saver, by its own names; see `EncoderArguments`.
   /// - Throws: `encoder` where a setting is out of range, a side is longer than the format holds, JPEG meets alpha
   ///   (flatten first), or the encoder fails; `damaged` where lazily decoded pixels turn out to be.
   public func encoded(
-    _ options: EncodeOptions, metadata: MetadataPolicy = .copyright
+    _ options: EncodeOptions, metadata: MetadataRequest = MetadataRequest(),
+    arguments: [String: EncoderArgument.Value] = [:]
   ) throws(ImagingError) -> EncodedBytes {
+    try encoding(options, metadata: metadata, arguments: arguments).bytes
+  }
+
+  /// As above, with one of the usual choices of metadata.
+  public func encoded(_ options: EncodeOptions, metadata: MetadataPolicy) throws(ImagingError) -> EncodedBytes {
+    try encoded(options, metadata: MetadataRequest(metadata))
+  }
+
+  /// As `encoded`, and tells what metadata could not be carried.
+  public func encoding(
+    _ options: EncodeOptions, metadata: MetadataRequest = MetadataRequest(),
+    arguments: [String: EncoderArgument.Value] = [:]
+  ) throws(ImagingError) -> Encoding {
     try options.check()
     let format = options.format
     let name = format.displayName
-    if let most = format.maxSide, max(width, height) > most {
-      throw ImagingError(
-        .encoder, "a \(name) picture cannot be \(width)×\(height) pixels; its sides go up to \(most)",
-        hint: "resize it first, or use another format")
-    }
+    try checkSides(format)
     guard !hasAlpha || format.hasAlpha else {
       throw ImagingError(
         .encoder, "\(name) cannot hold transparency, and this picture has an alpha band",
@@ -26,61 +44,45 @@ extension Image {
         .encoder, "JPEG compression in TIFF cannot hold transparency, and this picture has an alpha band",
         hint: "use lzw or deflate, or lay it on a background first")
     }
-    let image = try MetadataEdit.apply(metadata, to: storable(as: options), for: format)
-    // Numbers of another space than sRGB mean nothing without their profile, whatever metadata is wanted.
-    if space != .srgb { cvips_copy_field(image.pointer, ref.pointer, "icc-profile-data") }
+    guard let nickname = format.saver, Libvips.supports(nickname) else {
+      throw ImagingError(
+        .encoder, "this build of libvips does not write \(name)", hint: "install a libvips with \(name) support")
+    }
+    let edit = try MetadataEdit(of: storable(as: options), metadata, for: format)
+    var saver = try SaverCall(nickname, edit.image)
     // Where there is nothing to write, savers must not make up an EXIF block with the resolution.
-    let written = ["icc-profile-data", "exif-data", "xmp-data", "iptc-data", "photoshop-data", "image-description"]
-    let hasMetadata = image.fields.contains { written.contains($0) || $0.hasPrefix("png-comment-") }
-    let strip = gboolean(hasMetadata ? 0 : 1)
-    var memory: UnsafeMutableRawPointer?
-    var length = 0
-    let input = image.pointer
-    let status: Int32
-    switch options {
-    case .jpeg(let o):
-      let subsample =
-        switch o.chroma {
-        case .auto: VIPS_FOREIGN_SUBSAMPLE_AUTO
-        case .quarter: VIPS_FOREIGN_SUBSAMPLE_ON
-        case .full: VIPS_FOREIGN_SUBSAMPLE_OFF
-        }
-      status = cvips_save_jpeg(
-        input, &memory, &length, Int32(o.quality), o.progressive ? 1 : 0, Int32(subsample.rawValue),
-        o.optimiseCoding ? 1 : 0, strip)
-    case .png(let o):
-      let bits: Int32 = o.colors <= 2 ? 1 : o.colors <= 4 ? 2 : o.colors <= 16 ? 4 : 8
-      status = cvips_save_png(input, &memory, &length, Int32(o.compression), o.palette ? 1 : 0, bits, strip)
-    case .webp(let o):
-      status = cvips_save_webp(
-        input, &memory, &length, o.lossless ? 75 : Int32(o.quality), o.lossless ? 1 : 0, Int32(o.effort),
-        Int32(o.alphaQuality), strip)
-    case .avif(let o):
-      status = cvips_save_avif(input, &memory, &length, Int32(o.quality), Int32(o.effort), strip)
-    case .tiff(let o):
-      let compression =
-        switch o.compression {
-        case .none: VIPS_FOREIGN_TIFF_COMPRESSION_NONE
-        case .lzw: VIPS_FOREIGN_TIFF_COMPRESSION_LZW
-        case .deflate: VIPS_FOREIGN_TIFF_COMPRESSION_DEFLATE
-        case .jpeg: VIPS_FOREIGN_TIFF_COMPRESSION_JPEG
-        }
-      status = cvips_save_tiff(input, &memory, &length, Int32(compression.rawValue), Int32(o.quality), strip)
-    }
-    guard status == 0, let memory, length > 0 else {
-      if let memory { g_free(memory) }
-      if let saver = format.saver, !Libvips.supports(saver) {
-        throw ImagingError(
-          .encoder, "this build of libvips does not write \(name)", detail: Libvips.drainErrors(),
-          hint: "install a libvips with \(name) support")
-      }
-      throw evaluationError("encoding to \(name)", otherwise: .encoder)
-    }
-    if format == .webp && !image.has("exif-data") {
+    try saver.set("strip", !edit.hasAny)
+    try options.apply(to: &saver, pixelBytes: byteCount)
+    try EncoderArguments.apply(arguments, to: &saver, for: format)
+    guard var (memory, length) = saver.run() else { throw evaluationError("encoding to \(name)", otherwise: .encoder) }
+    if format == .webp && !edit.image.has("exif-data") {
       // libvips 8.14 writes one all the same.
       length = WebPContainer.removeEXIF(UnsafeMutableRawBufferPointer(start: memory, count: length))
     }
-    return EncodedBytes(adopting: memory, count: length)
+    var dropped = edit.dropped
+    var isDone = true
+    if format == .tiff, let tags = edit.exifAfterwards {
+      (memory, length, isDone) = TIFFContainer.addEXIF(tags, to: memory, length)
+      if !isDone { dropped.append("EXIF") }
+    }
+    if format == .jxl, edit.exifAfterwards != nil || edit.xmpAfterwards != nil {
+      let exif = edit.exifAfterwards?.bytes(most: 1 << 20)
+      (memory, length, isDone) = JXLContainer.add(exif: exif, xmp: edit.xmpAfterwards, to: memory, length)
+      if !isDone { dropped += ["EXIF", "XMP"] }
+    }
+    return Encoding(bytes: EncodedBytes(adopting: memory, count: length), droppedMetadata: dropped)
+  }
+
+  private func checkSides(_ format: PictureFormat) throws(ImagingError) {
+    // The frames of an animation lie below each other.
+    let frame = format == .gif || format == .webp ? ref.int("page-height") : nil
+    let height = frame.flatMap { $0 > 0 && self.height % $0 == 0 ? $0 : nil } ?? self.height
+    if let most = format.maxSide, max(width, height) > most {
+      throw ImagingError(
+        .encoder,
+        "a \(format.displayName) picture cannot be \(width)×\(height) pixels; its sides go up to \(most)",
+        hint: "resize it first, or use another format")
+    }
   }
 }
 
@@ -106,12 +108,17 @@ extension Image {
 
 extension EncodeOptions {
   fileprivate func check() throws(ImagingError) {
+    func fail(_ name: String, _ value: String, _ range: String) -> ImagingError {
+      ImagingError(.encoder, "\(name) \(value) is not possible for \(format.displayName); it goes from \(range)")
+    }
     func range(_ name: String, _ value: Int, _ range: ClosedRange<Int>) throws(ImagingError) {
       guard range.contains(value) else {
-        throw ImagingError(
-          .encoder,
-          "\(name) \(value) is not possible for \(format.displayName); it goes from \(range.lowerBound) to "
-            + "\(range.upperBound)")
+        throw fail(name, "\(value)", "\(range.lowerBound) to \(range.upperBound)")
+      }
+    }
+    func range(_ name: String, _ value: Double, _ range: ClosedRange<Double>) throws(ImagingError) {
+      guard range.contains(value) else {
+        throw fail(name, "\(value)", "\(range.lowerBound) to \(range.upperBound)")
       }
     }
     switch self {
@@ -126,7 +133,89 @@ extension EncodeOptions {
     case .avif(let o):
       try range("quality", o.quality, 1...100)
       try range("effort", o.effort, 0...9)
+      guard o.bitDepth == 8 || o.bitDepth == 12 else {
+        throw ImagingError(
+          .encoder, "bit depth \(o.bitDepth) is not possible for AVIF; it is 8 or 12",
+          hint: "use 12, which holds all that 10 does")
+      }
+    case .jxl(let o):
+      try range("quality", o.quality, 1...100)
+      try range("effort", o.effort, 3...9)
     case .tiff(let o): try range("quality", o.quality, 1...100)
+    case .gif(let o):
+      try range("effort", o.effort, 1...10)
+      try range("dither", o.dither, 0...1)
+      try range("colors", o.colors, 2...256)
+      try range("interframeMaxError", o.interframeMaxError, 0...32)
     }
+  }
+
+  /// Sets what the options say on the format's saver.
+  fileprivate func apply(to saver: inout SaverCall, pixelBytes: Int) throws(ImagingError) {
+    switch self {
+    case .jpeg(let o):
+      try saver.set("Q", o.quality)
+      try saver.set("interlace", o.progressive)
+      try saver.set("subsample-mode", o.chroma.mode)
+      try saver.set("optimize-coding", o.optimiseCoding)
+    case .png(let o):
+      try saver.set("compression", o.compression)
+      if o.palette {
+        try saver.set("palette", true)
+        try saver.set("bitdepth", o.colors <= 2 ? 1 : o.colors <= 4 ? 2 : o.colors <= 16 ? 4 : 8)
+      } else {
+        // libvips filters nothing unless told to. On photographs "up" at a low level is both smaller and faster than
+        // no filter at any level.
+        try saver.set("filter", Int(VIPS_FOREIGN_PNG_FILTER_UP.rawValue))
+      }
+    case .webp(let o):
+      try saver.set("Q", o.lossless ? 75 : o.quality)
+      try saver.set("lossless", o.lossless)
+      try saver.set("effort", o.effort)
+      try saver.set("alpha-q", o.alphaQuality)
+    case .avif(let o):
+      try saver.set("compression", Int(VIPS_FOREIGN_HEIF_COMPRESSION_AV1.rawValue))
+      try saver.set("Q", o.quality)
+      try saver.set("effort", o.effort)
+      try saver.set("bitdepth", o.bitDepth)
+      try saver.set("subsample-mode", o.chroma.mode)
+    case .jxl(let o):
+      // A distance that is given goes before Q in some versions, so it is not given.
+      if !o.lossless { try saver.set("Q", o.quality) }
+      try saver.set("lossless", o.lossless)
+      try saver.set("effort", o.effort)
+    case .tiff(let o):
+      let compression =
+        switch o.compression {
+        case .none: VIPS_FOREIGN_TIFF_COMPRESSION_NONE
+        case .lzw: VIPS_FOREIGN_TIFF_COMPRESSION_LZW
+        case .deflate: VIPS_FOREIGN_TIFF_COMPRESSION_DEFLATE
+        case .zstd: VIPS_FOREIGN_TIFF_COMPRESSION_ZSTD
+        case .jpeg: VIPS_FOREIGN_TIFF_COMPRESSION_JPEG
+        }
+      try saver.set("compression", Int(compression.rawValue))
+      try saver.set("Q", o.quality)
+      try saver.set("predictor", Int(VIPS_FOREIGN_TIFF_PREDICTOR_HORIZONTAL.rawValue))
+      // Offsets of a plain TIFF have 32 bits; compression may add a little to noise.
+      if pixelBytes > 3_900_000_000 { try saver.set("bigtiff", true) }
+    case .gif(let o):
+      try saver.set("effort", o.effort)
+      try saver.set("dither", o.dither)
+      try saver.set("bitdepth", (1...8).first { 1 << $0 >= o.colors } ?? 8)
+      try saver.set("interframe-maxerror", o.interframeMaxError)
+    }
+  }
+}
+
+extension EncodeOptions.Chroma {
+  /// libvips' name for it.
+  fileprivate var mode: Int {
+    let mode =
+      switch self {
+      case .auto: VIPS_FOREIGN_SUBSAMPLE_AUTO
+      case .quarter: VIPS_FOREIGN_SUBSAMPLE_ON
+      case .full: VIPS_FOREIGN_SUBSAMPLE_OFF
+      }
+    return Int(mode.rawValue)
   }
 }

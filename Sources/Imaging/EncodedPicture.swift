@@ -409,6 +409,13 @@ public final class EncodedPicture: Sendable {
         packet.withUnsafeBytes { vips_image_set_blob_copy(clean.pointer, "xmp-data", $0.baseAddress, $0.count) }
       }
     }
+    if header.format == .tiff {
+      let found = bytes.withUnsafeBytes { TIFFContainer.metadata(of: $0) }
+      for (field, block) in [("exif-data", found.exif), ("iptc-data", found.iptc)] {
+        vips_image_remove(clean.pointer, field)
+        block?.withUnsafeBytes { vips_image_set_blob_copy(clean.pointer, field, $0.baseAddress, $0.count) }
+      }
+    }
     for field in ["orientation", "exif-ifd0-Orientation", "n-pages", "page-height", "n-subifds", "loop", "delay"] {
       vips_image_remove(clean.pointer, field)
     }

@@ -1,7 +1,4 @@
 extension Image {
-  /// Bits a sample that the source says its pixels have, where it says so and they are not 8 or 16.
-  public var sourceBits: Int? { ref.int("heif-bitdepth") }
-
   /// Whether there are at most `most` different colours, alpha counted; looks at every pixel of such a picture, and stops
   /// at the first colour too many of any other.
   public func hasFewColours(_ most: Int) throws(ImagingError) -> Bool {

@@ -43,8 +43,8 @@ public enum PictureFormat: String, CaseIterable, Sendable, Hashable {
   /// Whether `Image.encoded` writes it.
   public var canEncode: Bool {
     switch self {
-    case .jpeg, .png, .webp, .avif, .tiff: true
-    case .heic, .jxl, .gif, .jp2, .bmp: false
+    case .jpeg, .png, .webp, .avif, .jxl, .tiff, .gif: true
+    case .heic, .jp2, .bmp: false
     }
   }
 
@@ -54,7 +54,7 @@ public enum PictureFormat: String, CaseIterable, Sendable, Hashable {
   /// Whether it has pictures of one band. Others store grey as colour.
   public var holdsGrey: Bool { [.png, .tiff, .jpeg, .jxl].contains(self) }
 
-  /// Whether the format can hold an alpha band as it is written here.
+  /// Whether the format can hold an alpha band as it is written here; in GIF a pixel is either opaque or clear.
   public var hasAlpha: Bool { self != .jpeg && self != .bmp }
 
   /// The libvips operation that reads it, by nickname; empty for BMP, which is read without libvips.
@@ -79,18 +79,26 @@ public enum PictureFormat: String, CaseIterable, Sendable, Hashable {
     case .png: "pngsave_buffer"
     case .webp: "webpsave_buffer"
     case .avif: "heifsave_buffer"
+    case .jxl: "jxlsave_buffer"
     case .tiff: "tiffsave_buffer"
-    case .heic, .jxl, .gif, .jp2, .bmp: nil
+    case .gif: "gifsave_buffer"
+    case .heic, .jp2, .bmp: nil
     }
   }
 
-  /// The longest side the format can hold, in pixels, where it is shorter than `DecodeLimits` allows by default.
+  /// The longest side that is written, in pixels; nil where nothing but memory and `DecodeLimits` bounds it.
+  ///
+  /// JPEG: ITU-T T.81, B.2.2. WebP: RFC 9649, 14 bits. AVIF: the advanced profile's 16,384. JPEG XL: ISO/IEC 18181-1,
+  /// level 10. PNG: 31 bits. GIF: 16 bits.
   public var maxSide: Int? {
     switch self {
     case .jpeg: 65_535
     case .webp: 16_383
     case .avif: 16_384
-    default: nil
+    case .gif: 65_535
+    case .png: (1 << 31) - 1
+    case .jxl: 1 << 30
+    case .tiff, .heic, .jp2, .bmp: nil
     }
   }
 }

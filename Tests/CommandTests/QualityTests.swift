@@ -70,7 +70,8 @@ struct QualityTests {
     let scene = try Scene()
     let target = 0.95
     let pairs = try encode(
-      #"{ "stage": "encode", "format": "jpeg", "quality": "auto", "similarity": \#(target), "minQuality": 5 }"#, in: scene)
+      #"{ "stage": "encode", "format": "jpeg", "quality": "auto", "similarity": \#(target), "minQuality": 5 }"#,
+      in: scene)
     var qualities: [Int] = []
     var worst = 0.0
     for (path, item) in pairs {

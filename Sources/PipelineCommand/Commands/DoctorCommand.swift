@@ -110,8 +110,10 @@ enum DoctorCommand {
     case .png: options = .png(.init())
     case .webp: options = .webp(.init())
     case .avif: options = .avif(.init())
+    case .jxl: options = .jxl(.init())
     case .tiff: options = .tiff(.init())
-    case .heic, .jxl, .gif, .jp2, .bmp: return
+    case .gif: options = .gif(.init())
+    case .heic, .jp2, .bmp: return
     }
     let side = 16
     let image = try Image(
