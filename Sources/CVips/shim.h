@@ -38,6 +38,16 @@ CVIPS int cvips_load_webp(VipsSource *source, VipsImage **out, double scale) {
     "scale", scale, NULL);
 }
 
+// Drawings. The source is memory, so there is no place that names inside the drawing could be relative to.
+CVIPS int cvips_load_svg(VipsSource *source, VipsImage **out, double dpi, double scale) {
+  return vips_svgload_source(source, out, "access", VIPS_ACCESS_SEQUENTIAL, "fail_on", VIPS_FAIL_ON_ERROR,
+    "dpi", dpi, "scale", scale, NULL);
+}
+CVIPS int cvips_load_pdf(VipsSource *source, VipsImage **out, int page, int n, double dpi, double scale) {
+  return vips_pdfload_source(source, out, "access", VIPS_ACCESS_SEQUENTIAL, "fail_on", VIPS_FAIL_ON_ERROR,
+    "page", page, "n", n, "dpi", dpi, "scale", scale, NULL);
+}
+
 // Savers to memory.
 
 CVIPS int cvips_save_jpeg(VipsImage *in, void **bytes, size_t *length, int quality, gboolean progressive,

@@ -156,14 +156,15 @@ public final class EncodedPicture: Sendable {
   private static func unsupported(_ prefix: some Collection<UInt8>) -> ImagingError {
     ImagingError(
       .unsupported, "this is \(FormatSniffer.describe(prefix)), not a picture that can be read",
-      hint: "read are \(PictureFormat.allCases.map(\.displayName).joined(separator: ", "))")
+      hint:
+        "read are \(PictureFormat.allCases.filter { !$0.needsPermission }.map(\.displayName).joined(separator: ", "))")
   }
 
   private static func header(
     _ raw: UnsafeRawBufferPointer, limits: DecodeLimits, _ open: () -> UnsafeMutablePointer<VipsSource>?
   ) throws(ImagingError) -> PictureHeader {
     guard raw.count > 0 else { throw ImagingError(.empty, "the file is empty") }
-    guard let format = FormatSniffer.format(of: raw) else {
+    guard let format = FormatSniffer.format(of: raw), !format.needsPermission, format != .ico else {
       throw unsupported(raw)
     }
     let probe = HeaderProbe(raw, format)
@@ -234,7 +235,7 @@ public final class EncodedPicture: Sendable {
   private static func orientation(of image: VipsRef, _ format: PictureFormat) -> Int {
     let value: Int?
     switch format {
-    case .heic, .avif, .jxl, .gif, .jp2, .bmp: value = nil
+    case .heic, .avif, .jxl, .gif, .jp2, .bmp, .ico, .svg, .pdf: value = nil
     case .tiff: value = image.int("orientation")
     case .jpeg, .png, .webp:
       value = image.blob("exif-data").flatMap { ExifTags($0) }?.orientation ?? image.int("orientation")
@@ -385,7 +386,9 @@ extension PictureFormat {
     case .tiff: ["tiff"]
     case .gif: ["gif"]
     case .jp2: ["jp2k"]
-    case .bmp: []
+    case .svg: ["svg"]
+    case .pdf: ["pdf", "poppler"]
+    case .bmp, .ico: []
     }
   }
 }

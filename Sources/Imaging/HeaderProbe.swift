@@ -18,7 +18,11 @@ struct HeaderProbe: Equatable {
       case .gif: Self.gif(b)
       case .bmp: Self.bmp(b)
       case .avif, .heic: Self.isoMedia(b)
-      case .jxl, .tiff, .jp2: nil
+      case .ico: Self.icon(b)
+      case .svg: Self.svg(b)
+      case .tiff: Self.tiff(b)
+      case .jp2: Self.jpeg2000(b)
+      case .jxl, .pdf: nil
       }
     guard let found else { return nil }
     self = found
@@ -90,6 +94,40 @@ struct HeaderProbe: Equatable {
     let width = Int(Int32(truncatingIfNeeded: b.little32(18)))
     let height = Int(Int32(truncatingIfNeeded: b.little32(22)))
     return HeaderProbe(width, abs(height))
+  }
+
+  private static func icon(_ b: UnsafeRawBufferPointer) -> HeaderProbe? {
+    guard let best = try? IconDirectory.best(b) else { return nil }
+    return HeaderProbe(best.width, best.height)
+  }
+
+  /// At 72 dots per inch, packed or not; rounded up, and cut where it would not fit an `Int`.
+  private static func svg(_ b: UnsafeRawBufferPointer) -> HeaderProbe? {
+    let isPacked = b.big(2, at: 0) == 0x1F8B
+    let prolog = isPacked ? SVGProlog(Inflate.head(ofGzip: b, count: SVGProlog.length)) : SVGProlog(b)
+    guard let size = prolog?.size(dpi: 72), size.width.isFinite, size.height.isFinite else { return nil }
+    return HeaderProbe(Int(min(1e9, max(0, size.width)).rounded(.up)), Int(min(1e9, max(0, size.height)).rounded(.up)))
+  }
+
+  /// Of the first directory (TIFF 6.0, section 2; BigTIFF).
+  private static func tiff(_ b: UnsafeRawBufferPointer) -> HeaderProbe? {
+    guard let file = TIFFDirectories(b), let first = file.directory(at: file.first) else { return nil }
+    guard let width = first.number(256), let height = first.number(257) else { return nil }
+    return HeaderProbe(width, height)
+  }
+
+  /// The image and tile size marker (ISO/IEC 15444-1, A.5.1), which comes first in the codestream.
+  private static func jpeg2000(_ b: UnsafeRawBufferPointer) -> HeaderProbe? {
+    var start = 0
+    if b.big(2, at: 0) != 0xFF4F {
+      guard let box = MediaBox.first("jp2c", b, in: 0..<b.count) else { return nil }
+      start = box.body.lowerBound
+    }
+    guard b.big(4, at: start) == 0xFF4F_FF51, let right = b.big(4, at: start + 8),
+      let bottom = b.big(4, at: start + 12),
+      let left = b.big(4, at: start + 16), let top = b.big(4, at: start + 20), right > left, bottom > top
+    else { return nil }
+    return HeaderProbe(right - left, bottom - top)
   }
 
   /// The largest image spatial extent ("ispe") among the item properties (ISO/IEC 23008-12, 6.5.3). Tiles and

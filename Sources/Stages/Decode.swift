@@ -68,14 +68,17 @@ public struct Decode: Stage {
     case .gif: ["gif"]
     case .jp2: ["jp2", "j2k", "jpf", "jpx", "jpm", "j2c", "jpc"]
     case .bmp: ["bmp", "dib"]
+    case .ico: ["ico", "cur"]
+    case .svg: ["svg", "svgz"]
+    case .pdf: ["pdf", "ai"]
     }
   }
 
   /// Kinds of pictures that are not read. Many camera raw files are TIFF by their first bytes, and what would be read
   /// is a preview: worth a word. Any other ending claims nothing about the content.
   private static let otherEndings: Set<String> = [
-    "3fr", "arw", "cr2", "cr3", "dng", "eps", "erf", "exr", "hdr", "ico", "iiq", "nef", "nrw", "orf", "pdf", "pef",
+    "3fr", "arw", "cr2", "cr3", "dng", "eps", "erf", "exr", "hdr", "iiq", "nef", "nrw", "orf", "pef",
     "psb",
-    "psd", "raf", "raw", "rw2", "sr2", "srw", "svg", "svgz", "tga", "xcf",
+    "psd", "raf", "raw", "rw2", "sr2", "srw", "tga", "xcf",
   ]
 }

@@ -82,7 +82,7 @@ enum DoctorCommand {
     }
     var checks = [Check(name: "libvips", state: .ok, detail: Libvips.version)]
     for format in PictureFormat.allCases {
-      // BMP needs no library.
+      // BMP and ICO need no library.
       let reads = format.loader.isEmpty || Libvips.supports(format.loader)
       var detail = reads ? "read" : "cannot be read"
       var isFine = reads
@@ -111,7 +111,7 @@ enum DoctorCommand {
     case .webp: options = .webp(.init())
     case .avif: options = .avif(.init())
     case .tiff: options = .tiff(.init())
-    case .heic, .jxl, .gif, .jp2, .bmp: return
+    case .heic, .jxl, .gif, .jp2, .bmp, .ico, .svg, .pdf: return
     }
     let side = 16
     let image = try Image(
