@@ -18,6 +18,7 @@ let package = Package(
     // Row 0: C libraries.
     .systemLibrary(name: "CVips", pkgConfig: "vips", providers: [.apt(["libvips-dev"])]),
     .systemLibrary(name: "CZlib", pkgConfig: "zlib", providers: [.apt(["zlib1g-dev"])]),
+    .target(name: "CJPEG", linkerSettings: [.linkedLibrary("jpeg")]),
     .target(name: "COpenVINO", linkerSettings: [.linkedLibrary("dl")]),
     .target(name: "CSystem"),
 
@@ -25,7 +26,7 @@ let package = Package(
     .target(name: "JobSyntax"),
 
     // Row 2.
-    .target(name: "Imaging", dependencies: ["CVips", "CZlib"]),
+    .target(name: "Imaging", dependencies: ["CVips", "CZlib", "CJPEG"]),
     .target(name: "Inference", dependencies: ["COpenVINO", "CVips", "JobSyntax"]),
 
     // Row 3.
