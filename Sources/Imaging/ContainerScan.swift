@@ -107,7 +107,7 @@ public struct ContainerScan: Sendable, Hashable {
   private mutating func tiff(_ b: UnsafeRawBufferPointer) {
     guard let file = TIFFDirectories(b) else { return }
     var count = 0
-    file.forEach { directory in
+    file.walk { directory in
       count += 1
       if count == 1 {
         profileBytes = directory.length(34675)

@@ -66,6 +66,9 @@ struct GIFBlocks {
   private(set) var wholeFrames = 0
   /// Bytes of comments, text and application data; of the loop count and the delays nothing to speak of.
   private(set) var extensionBytes = 0
+  /// Whether the bytes end inside of a block that stands before a frame or tells of the whole, so that frames may be
+  /// missing.
+  private(set) var isCutInExtension = false
   /// Whether the end mark was reached.
   private(set) var hasTrailer = false
 
@@ -92,7 +95,10 @@ struct GIFBlocks {
         return
       case 0x21:
         at += 2
-        guard let length = skipData() else { return }
+        guard let length = skipData() else {
+          isCutInExtension = true
+          return
+        }
         extensionBytes += length
       case 0x2C:
         frames += 1

@@ -9,6 +9,15 @@ enum DrawingLoader {
   /// The most bytes that a compressed drawing may unpack to.
   static let maxUnpackedBytes = 16 << 20
 
+  /// What must be done with an SVG before it is rendered: unpacks it where it is packed, and checks the pictures inside.
+  ///
+  /// - Throws: as `unpacked` and `SVGPictures.check`.
+  static func prepared(_ svg: EncodedBytes, limits: DecodeLimits) throws(ImagingError) -> EncodedBytes {
+    let plain = try unpacked(svg)
+    try plain.withUnsafeBytes { (raw) throws(ImagingError) in try SVGPictures.check(raw, limits: limits) }
+    return plain
+  }
+
   /// The bytes to render: those given, or what a gzip file holds.
   ///
   /// libvips 8.14 never comes back from the header of a gzip file that is cut short, so it never sees one.

@@ -57,6 +57,10 @@ public enum Integrity {
         isEnded = true
         return false
       }
+      if chunk.checksum == nil, chunk.name == "IDAT" {
+        finding = Finding(.truncated, "is cut short in its pixels", costsPixels: true)
+        return false
+      }
       let matters = ["tRNS", "iCCP", "cICP", "sRGB", "gAMA", "cHRM"].contains(chunk.name)
       // A real file has each once; a thousand of them are not worth reading.
       if matters, finding == nil, ancillary < 64, let written = chunk.checksum {
@@ -71,7 +75,7 @@ public enum Integrity {
       return true
     }
     if let finding, finding.costsPixels || isEnded { return finding }
-    // Missing rows make libpng fail; so if it does not, they are all there.
+    // Rows that are missing although every chunk is whole make libpng fail; so if it does not, they are all there.
     return isEnded ? nil : Finding(.truncated, "ends without its end mark", costsPixels: false)
   }
 
@@ -79,6 +83,9 @@ public enum Integrity {
     let walk = GIFBlocks(b)
     if walk.wholeFrames < walk.frames {
       return Finding(.truncated, "is cut short in frame \(walk.frames)", costsPixels: true, frame: walk.frames - 1)
+    }
+    if walk.isCutInExtension {
+      return Finding(.truncated, "is cut short behind frame \(walk.frames)", costsPixels: true, frame: walk.frames)
     }
     return walk.hasTrailer ? nil : Finding(.truncated, "ends without its end mark", costsPixels: false)
   }
@@ -105,13 +112,9 @@ public enum Integrity {
     guard let file = TIFFDirectories(b) else { return nil }
     var finding: Finding?
     var page = 0
-    // Many writers put the directory last.
-    guard file.directory(at: file.first) != nil else {
-      return Finding(.truncated, "is cut short: its directory lies beyond the file", costsPixels: true)
-    }
     // Hostile directories could all point to one long table.
     var budget = 4_000_000
-    file.forEach { directory in
+    let isClosed = file.walk { directory in
       defer { page += 1 }
       for (offsets, counts) in [(273, 279), (324, 325)] {
         guard let places = directory.entry(offsets), let lengths = directory.entry(counts) else { continue }
@@ -137,6 +140,10 @@ public enum Integrity {
         finding = Finding(.truncated, "is cut short in tag \(lost.tag)", costsPixels: false, frame: page)
       }
       return true
+    }
+    // libtiff takes a page that it cannot find as the end, and many writers put the directory last.
+    if !isClosed, finding?.costsPixels != true {
+      return Finding(.truncated, "is cut short: page \(page + 1) lies beyond the file", costsPixels: true, frame: page)
     }
     return finding
   }

@@ -84,12 +84,16 @@ struct TIFFDirectories {
 
   /// Calls `body` for each directory of the chain until it returns false; a chain that runs in a circle ends where it
   /// closes.
-  func forEach(_ body: (Directory) -> Bool) {
+  ///
+  /// - Returns: false where the chain leads to a place that holds no directory.
+  @discardableResult func walk(_ body: (Directory) -> Bool) -> Bool {
     var seen: Set<Int> = []
     var at = first
-    while at != 0, seen.insert(at).inserted, let directory = directory(at: at) {
-      guard body(directory) else { return }
+    while at != 0, seen.insert(at).inserted {
+      guard let directory = directory(at: at) else { return false }
+      guard body(directory) else { return true }
       at = directory.next
     }
+    return true
   }
 }

@@ -161,6 +161,56 @@ extension String {
   }
 }
 
+@Suite struct HeaderProbeTests {
+  @Test(
+    "sides from the header are those that the decoder finds",
+    .enabled(if: torture("png/p3.png") != nil, "the torture collection is not here"),
+    arguments: [
+      ("jxl/splines.jxl", 2048, 2048), ("jxl/pq_gradient.jxl", 1088, 64), ("jxl/cropped_traffic_light.jxl", 50, 80),
+      ("tiff/multipage.tiff", 10, 10), ("tiff/rgb32f_color.tiff", 32, 32), ("tiff/hopper.Lab.tif", 128, 128),
+      ("other/test-card-lossless.jp2", 640, 480), ("heic/example.heic", 1280, 854), ("webp/1.webp", 550, 368),
+    ])
+  func sides(_ name: String, _ width: Int, _ height: Int) throws {
+    let bytes = try #require(torture(name))
+    let format = try #require(FormatSniffer.format(of: bytes))
+    let probe = bytes.withUnsafeBytes { HeaderProbe($0, format) }
+    #expect(probe?.width == width && probe?.height == height)
+  }
+}
+
+@Suite struct JPEGKindTests {
+  @Test("a second picture behind the first, as in MPO and with gain maps, changes nothing")
+  func second() throws {
+    let first = try Made.waves(64, 48).encoded(.jpeg(.init())).array
+    let other = try Made.waves(32, 24).encoded(.jpeg(.init())).array
+    let both = first + other
+    #expect(try picture(both).decode().bytes() == picture(first).decode().bytes())
+    #expect(both.withUnsafeBytes { Integrity.diagnoseJPEG($0) } == .whole)
+    #expect(both.withUnsafeBytes { ContainerScan($0, .jpeg) } == first.withUnsafeBytes { ContainerScan($0, .jpeg) })
+  }
+
+  @Test(
+    "real kinds: mean colours by libjpeg and Pillow",
+    .enabled(if: torture("png/p3.png") != nil, "the torture collection is not here"),
+    arguments: [
+      ("jpeg-bad/extraneous-bytes-after-sos.jpg", [223.6, 222.9, 217.4], 1), ("name/image", [127.5, 127.6, 254.5], 1),
+      ("jpeg/flower.png.im_q85_420_progr.jpg", [144.6, 127.1, 138.6], 1),
+      ("jpeg/test1.arith.jpg", [208.9, 208.9, 208.9], 1),
+      // Without a profile these two are a matter of taste; read inverted they would be far off.
+      ("jpeg/pil_sample_cmyk.jpg", [30.2, 5.4, 7.4], 45),
+      ("jpeg/Channel_digital_image_CMYK_color_no_profile.jpg", [109, 132.1, 109.6], 20),
+    ] as [(String, [Double], Double)])
+  func real(_ name: String, _ mean: [Double], tolerance: Double) throws {
+    let image = try picture(try #require(torture(name))).decode().materialised()
+    let bytes = try image.bytes()
+    for band in 0..<3 {
+      let sum = stride(from: band, to: bytes.count, by: image.bands).reduce(0.0) { $0 + Double(bytes[$1]) }
+      let found = sum / Double(image.width * image.height)
+      #expect(abs(found - mean[band]) <= tolerance, "\(name) band \(band): \(found), not \(mean[band])")
+    }
+  }
+}
+
 @Suite struct IconTests {
   private func decode(_ icon: [UInt8]) throws -> Image {
     try icon.withUnsafeBytes { raw in try IconDirectory.decode(IconDirectory.best(raw), raw) }

@@ -52,6 +52,7 @@ import Testing
   func png() throws {
     let bytes = try Made.waves(16, 16).encoded(.png(.init()), metadata: .none).array
     #expect(check(bytes.dropLast(12), .png)?.costsPixels == false)
+    #expect(check(bytes.dropLast(14), .png)?.costsPixels == true)
     var key = Made.png(bytes, adding: "tRNS", [0, 1, 0, 2, 0, 3])
     #expect(check(key, .png) == nil)
     key[33 + 8] ^= 1
@@ -72,6 +73,8 @@ import Testing
       #expect(finding?.frame == 1 && finding?.costsPixels == true, "\(lost) bytes lost")
     }
     #expect(check(bytes.dropLast(18), .gif)?.frame == 0)
+    // In the comment, before any frame.
+    #expect(check(bytes.prefix(25), .gif)?.costsPixels == true)
   }
 
   @Test("TIFF: strips that end beyond the file")
@@ -87,6 +90,17 @@ import Testing
     let at = try #require(found)
     long.replaceSubrange(at..<at + 4, with: Made.little32(bytes.count))
     #expect(check(long, .tiff)?.costsPixels == true)
+  }
+
+  @Test("TIFF: a page that lies beyond the file")
+  func tiffPages() throws {
+    // One page whose successor is said to begin where the file ends.
+    var bytes = Made.tiff(2, 2, [UInt8](repeating: 0, count: 12), orientation: 1)
+    #expect(check(bytes, .tiff) == nil)
+    let next = 8 + 2 + 120
+    bytes.replaceSubrange(next..<next + 4, with: Made.little32(bytes.count))
+    #expect(check(bytes, .tiff)?.frame == 1)
+    #expect(check(bytes, .tiff)?.costsPixels == true)
   }
 
   @Test(
