@@ -17,6 +17,8 @@ let package = Package(
   targets: [
     // Row 0: C libraries.
     .systemLibrary(name: "CVips", pkgConfig: "vips", providers: [.apt(["libvips-dev"])]),
+    .systemLibrary(name: "CZlib", pkgConfig: "zlib", providers: [.apt(["zlib1g-dev"])]),
+    .target(name: "CJPEG", linkerSettings: [.linkedLibrary("jpeg")]),
     .target(name: "COpenVINO", linkerSettings: [.linkedLibrary("dl")]),
     .target(name: "CSystem"),
 
@@ -24,7 +26,7 @@ let package = Package(
     .target(name: "JobSyntax"),
 
     // Row 2.
-    .target(name: "Imaging", dependencies: ["CVips"]),
+    .target(name: "Imaging", dependencies: ["CVips", "CZlib", "CJPEG"]),
     .target(name: "Inference", dependencies: ["COpenVINO", "CVips", "JobSyntax"]),
 
     // Row 3.

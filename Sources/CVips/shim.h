@@ -42,6 +42,16 @@ CVIPS int cvips_load_frames(const char *loader, VipsSource *source, VipsImage **
   return vips_call(loader, source, out, "access", VIPS_ACCESS_SEQUENTIAL, "fail_on", fail_on, "n", -1, NULL);
 }
 
+// Drawings. The source is memory, so there is no place that names inside the drawing could be relative to.
+CVIPS int cvips_load_svg(VipsSource *source, VipsImage **out, double dpi, double scale) {
+  return vips_svgload_source(source, out, "access", VIPS_ACCESS_SEQUENTIAL, "fail_on", VIPS_FAIL_ON_ERROR,
+    "dpi", dpi, "scale", scale, NULL);
+}
+CVIPS int cvips_load_pdf(VipsSource *source, VipsImage **out, int page, int n, double dpi, double scale) {
+  return vips_pdfload_source(source, out, "access", VIPS_ACCESS_SEQUENTIAL, "fail_on", VIPS_FAIL_ON_ERROR,
+    "page", page, "n", n, "dpi", dpi, "scale", scale, NULL);
+}
+
 // Savers to memory, by nickname. An operation is made, its arguments are set by name, and it is run once.
 
 CVIPS VipsOperation *cvips_saver_new(const char *nickname, VipsImage *in) {

@@ -139,7 +139,10 @@ public struct JobLoader: Sendable {
       decodeLimits: DecodeLimits(
         maxPixels: limits?[JobSpec.Limits.maxPixels] ?? DecodeLimits().maxPixels,
         maxSide: limits?[JobSpec.Limits.maxSide] ?? DecodeLimits().maxSide,
-        maxFrames: limits?[JobSpec.Limits.maxFrames] ?? DecodeLimits().maxFrames),
+        maxFrames: limits?[JobSpec.Limits.maxFrames] ?? DecodeLimits().maxFrames,
+        maxProfileBytes: limits?[JobSpec.Limits.maxProfileBytes] ?? DecodeLimits().maxProfileBytes,
+        maxMetadataBytes: limits?[JobSpec.Limits.maxMetadataBytes] ?? DecodeLimits().maxMetadataBytes,
+        maxExpansion: limits?[JobSpec.Limits.maxExpansion] ?? DecodeLimits().maxExpansion),
       memoryLimit: limits?[JobSpec.Limits.memory] ?? nil, portable: settings[JobSpec.portable])
     return LoadedJob(job: job, diagnostics: found, sources: [source])
   }

@@ -35,7 +35,11 @@ public enum JobSpec {
     "run", ObjectShape([Run.onError, Run.deadline, Run.itemDeadline, Run.graceTime, Run.timeZone]),
     help: "how the run behaves")
   static let limits = Field<Settings?>.optionalObject(
-    "limits", ObjectShape([Limits.maxPixels, Limits.maxSide, Limits.maxFrames, Limits.memory]),
+    "limits",
+    ObjectShape([
+      Limits.maxPixels, Limits.maxSide, Limits.maxFrames, Limits.maxProfileBytes, Limits.maxMetadataBytes,
+      Limits.maxExpansion, Limits.memory,
+    ]),
     help: "what a picture may ask of this machine; checked from its header, before any pixel")
   static let portable = Field<Bool>.boolean(
     "portable", default: false,
@@ -83,6 +87,15 @@ public enum JobSpec {
       "maxSide", in: 1...10_000_000, default: 65_500, unit: "pixels", help: "the longer side of an input")
     static let maxFrames = Field<Int>.integer(
       "maxFrames", in: 1...1_000_000, default: 1_000, help: "frames or pages of an input")
+    static let maxProfileBytes = Field<Int>.integer(
+      "maxProfileBytes", in: 1...1_073_741_824, default: 16_777_216, unit: "bytes",
+      help: "an input's colour profile, unpacked")
+    static let maxMetadataBytes = Field<Int>.integer(
+      "maxMetadataBytes", in: 1...1_073_741_824, default: 16_777_216, unit: "bytes",
+      help: "an input's EXIF, XMP, IPTC, comments and text together, unpacked")
+    static let maxExpansion = Field<Int>.integer(
+      "maxExpansion", in: 1...1_000_000_000, default: 10_000,
+      help: "bytes of pixels that one byte of an input may stand for; matters above 64 MiB of pixels")
     static let memory = Field<Int?>.integer(
       "memory", in: 16_777_216...1_000_000_000_000_000, unit: "bytes",
       help:

@@ -6,10 +6,22 @@ public struct DecodeLimits: Sendable, Hashable {
   public var maxSide: Int
   /// Frames or pages in one file.
   public var maxFrames: Int
+  /// Bytes of the embedded colour profile, unpacked.
+  public var maxProfileBytes: Int
+  /// Bytes of EXIF, XMP, IPTC, comments and text together, unpacked.
+  public var maxMetadataBytes: Int
+  /// Bytes of pixels that one byte of the file may stand for; looked at only above 64 MiB of pixels.
+  public var maxExpansion: Int
 
-  public init(maxPixels: Int = 120_000_000, maxSide: Int = 65_500, maxFrames: Int = 1_000) {
+  public init(
+    maxPixels: Int = 120_000_000, maxSide: Int = 65_500, maxFrames: Int = 1_000, maxProfileBytes: Int = 16 << 20,
+    maxMetadataBytes: Int = 16 << 20, maxExpansion: Int = 10_000
+  ) {
     self.maxPixels = maxPixels
     self.maxSide = maxSide
     self.maxFrames = maxFrames
+    self.maxProfileBytes = maxProfileBytes
+    self.maxMetadataBytes = maxMetadataBytes
+    self.maxExpansion = maxExpansion
   }
 }

@@ -34,7 +34,21 @@ public final class EncodedPicture: Sendable {
   public let bytes: EncodedBytes
   public let header: PictureHeader
   public let options: DecodeOptions
+  /// What the decoder gets: the bytes, or the part of them that is the picture, unpacked.
+  private let body: EncodedBytes
+  private let content: Content
+  /// A profile that the header describes in other words than by embedding one.
+  private let declared: ICCProfile?
   private let noticed: Mutex<[String]>
+
+  /// What lies in `body`.
+  fileprivate enum Content {
+    case file(PictureFormat)
+    /// A bitmap of an icon.
+    case icon(IconDirectory.Entry)
+    case svg
+    case pdf
+  }
 
   /// Sniffs the format, reads the header and checks the limits.
   ///
@@ -43,14 +57,34 @@ public final class EncodedPicture: Sendable {
     try Libvips.start()
     self.bytes = bytes
     self.options = options
-    header = try bytes.withUnsafeBytes { (raw) throws(ImagingError) in
-      try Self.header(raw, options: options) { vips_source_new_from_blob(bytes.blob) }
+    let opened = try Self.open(bytes, options)
+    (body, content, header) = (opened.body, opened.content, opened.header)
+    var warnings = opened.warnings
+    let isGrey = header.bands < 3
+    let colours = body.withUnsafeBytes { raw -> DeclaredColour in
+      switch opened.content {
+      case .file(.png): .png(raw)
+      case .file(.avif), .file(.heic): .heif(raw)
+      case .file, .icon, .svg, .pdf: .none
+      }
     }
-    var warnings: [String] = []
+    switch colours {
+    case .described(let description): declared = description.profile(grey: isGrey).map { ICCProfile(bytes: $0) }
+    case .unsupported(let what):
+      declared = nil
+      warnings.append("the picture's colours are \(what); they are read as sRGB")
+    case .none, .embedded, .sRGB: declared = nil
+    }
     if header.frames > 1, options.frames == .first || !header.format.isAnimated {
-      let unit = header.format == .tiff ? "pages" : "frames"
+      let unit =
+        switch header.format {
+        case .tiff, .pdf: "pages"
+        case .ico: "pictures"
+        default: "frames"
+        }
       let more = options.frames == .first ? "" : ": only GIF and WebP are read as animations"
-      warnings.append("the file holds \(header.frames) \(unit); only the first is used\(more)")
+      let used = header.format == .ico ? "the largest" : "the first"
+      warnings.append("the file holds \(header.frames) \(unit); only \(used) is used\(more)")
     }
     noticed = Mutex(warnings)
   }
@@ -131,7 +165,7 @@ public final class EncodedPicture: Sendable {
     let result: Result<PictureHeader, ImagingError> = prefix.withUnsafeBytes { raw in
       do throws(ImagingError) {
         return .success(
-          try header(UnsafeRawBufferPointer(rebasing: raw[..<Int(count)]), options: DecodeOptions(limits: limits)) {
+          try header(sniffed(UnsafeRawBufferPointer(rebasing: raw[..<Int(count)]), limits: limits), limits) {
             vips_source_new_from_descriptor(fd)
           })
       } catch {
@@ -195,21 +229,118 @@ public final class EncodedPicture: Sendable {
   private static func unsupported(_ prefix: some Collection<UInt8>) -> ImagingError {
     ImagingError(
       .unsupported, "this is \(FormatSniffer.describe(prefix)), not a picture that can be read",
-      hint: "read are \(PictureFormat.allCases.map(\.displayName).joined(separator: ", "))")
+      hint:
+        "read are \(PictureFormat.allCases.filter { !$0.needsPermission }.map(\.displayName).joined(separator: ", "))")
+  }
+
+  /// Finds what a file is, and what of it the decoder is to get.
+  private static func open(
+    _ bytes: EncodedBytes, _ options: DecodeOptions
+  ) throws(ImagingError) -> (body: EncodedBytes, content: Content, header: PictureHeader, warnings: [String]) {
+    let limits = options.limits
+    var body = bytes
+    var warnings: [String] = []
+    func part(_ range: Range<Int>) -> EncodedBytes {
+      EncodedBytes(bytes.withUnsafeBytes { Array($0[range]) })
+    }
+    if let start = bytes.withUnsafeBytes({ raw in
+      FormatSniffer.format(of: raw) == nil ? FormatSniffer.embeddedJPEG(in: raw) : nil
+    }) {
+      body = part(start..<bytes.count)
+      warnings.append("the picture begins after \(start) bytes of something else, which were passed over")
+    }
+    let file = try body.withUnsafeBytes { (raw) throws(ImagingError) in try sniffed(raw, limits: limits) }
+    let format = file.format
+    guard !format.needsPermission || options.allowed.contains(format) else {
+      throw ImagingError(
+        .unsupported,
+        "this is \(format == .svg ? "an SVG drawing" : "a PDF file"), which is read only where it is allowed",
+        hint: "set \"allow\": [\"\(format.rawValue)\"] in \"decode\"")
+    }
+    try body.withUnsafeBytes { (raw) throws(ImagingError) in
+      let bound = max(limits.maxProfileBytes, limits.maxMetadataBytes)
+      try limits.check(ContainerScan(raw, format, bound: bound < Int.max ? bound : 64 << 20))
+    }
+    func expansion(_ header: PictureHeader) throws(ImagingError) {
+      try limits.checkExpansion(decodedBytes: header.estimatedDecodedBytes, fileBytes: bytes.count)
+    }
+    switch format {
+    case .svg:
+      body = try DrawingLoader.prepared(body, limits: limits)
+      let image = try DrawingLoader.svg(body, dpi: options.resolution)
+      return (body, .svg, try drawn(image, .svg, frames: 1, limits), warnings)
+    case .pdf:
+      let image = try DrawingLoader.pdf(body, dpi: options.resolution)
+      return (body, .pdf, try drawn(image, .pdf, frames: image.int("n-pages") ?? 1, limits), warnings)
+    case .ico:
+      let entry = try body.withUnsafeBytes { (raw) throws(ImagingError) in try IconDirectory.best(raw) }
+      guard case .png(let range) = entry.kind else {
+        try check(entry.width, entry.height, format: .ico, limits: limits)
+        let header = PictureHeader(
+          format: .ico, width: entry.width, height: entry.height, orientation: 1, bands: 4, hasAlpha: true,
+          bitsPerSample: 8, frames: entry.frames, hasProfile: false, interpretation: "srgb")
+        return (body, .icon(entry), header, warnings)
+      }
+      body = part(range)
+      var header = try body.withUnsafeBytes { (raw) throws(ImagingError) in
+        try self.header(sniffed(raw, limits: limits), limits, options.onDamage) { vips_source_new_from_blob(body.blob) }
+      }
+      header.format = .ico
+      header.frames = entry.frames
+      try expansion(header)
+      return (body, .file(.png), header, warnings)
+    default:
+      if let probe = file.probe {
+        try limits.checkExpansion(decodedBytes: probe.width * probe.height * 3, fileBytes: bytes.count)
+      }
+      let header = try body.withUnsafeBytes { (raw) throws(ImagingError) in
+        try self.header(file, limits, options.onDamage) { vips_source_new_from_blob(body.blob) }
+      }
+      try expansion(header)
+      return (body, .file(format), header, warnings)
+    }
+  }
+
+  private static func drawn(
+    _ image: VipsRef, _ format: PictureFormat, frames: Int, _ limits: DecodeLimits
+  ) throws(ImagingError) -> PictureHeader {
+    try check(image.width, image.height, format: format, limits: limits)
+    guard frames <= limits.maxFrames else { throw tooManyFrames(frames, limits) }
+    return PictureHeader(
+      format: format, width: image.width, height: image.height, orientation: 1, bands: image.bands, hasAlpha: true,
+      bitsPerSample: 8, frames: frames, hasProfile: false, interpretation: "srgb")
+  }
+
+  private static func tooManyFrames(_ frames: Int, _ limits: DecodeLimits) -> ImagingError {
+    ImagingError(
+      .limit, "the file holds \(frames) frames, more than the limit of \(limits.maxFrames)",
+      hint: "raise limits.maxFrames if that is meant")
+  }
+
+  /// What the first bytes say; no decoder is asked.
+  private struct Sniffed {
+    var format: PictureFormat
+    var probe: HeaderProbe?
+    var bitmap: BitmapDecoder?
+  }
+
+  private static func sniffed(_ raw: UnsafeRawBufferPointer, limits: DecodeLimits) throws(ImagingError) -> Sniffed {
+    guard raw.count > 0 else { throw ImagingError(.empty, "the file is empty") }
+    guard let format = FormatSniffer.format(of: raw) else { throw unsupported(raw) }
+    let probe = HeaderProbe(raw, format)
+    // A drawing's sides depend on how it is drawn.
+    if let probe, !format.needsPermission {
+      try check(probe.width, probe.height, format: format, limits: limits)
+    }
+    return Sniffed(format: format, probe: probe, bitmap: format == .bmp ? try BitmapDecoder(header: raw) : nil)
   }
 
   private static func header(
-    _ raw: UnsafeRawBufferPointer, options: DecodeOptions, _ open: () -> UnsafeMutablePointer<VipsSource>?
+    _ file: Sniffed, _ limits: DecodeLimits, _ onDamage: DamagePolicy = .fail,
+    _ open: () -> UnsafeMutablePointer<VipsSource>?
   ) throws(ImagingError) -> PictureHeader {
-    let limits = options.limits
-    guard raw.count > 0 else { throw ImagingError(.empty, "the file is empty") }
-    guard let format = FormatSniffer.format(of: raw) else {
-      throw unsupported(raw)
-    }
-    let probe = HeaderProbe(raw, format)
-    if let probe { try check(probe.width, probe.height, format: format, limits: limits) }
-    if format == .bmp {
-      let bitmap = try BitmapDecoder(header: raw)
+    let (format, probe) = (file.format, file.probe)
+    if let bitmap = file.bitmap {
       return PictureHeader(
         format: format, width: bitmap.width, height: bitmap.height, orientation: 1, bands: bitmap.hasAlpha ? 4 : 3,
         hasAlpha: bitmap.hasAlpha, bitsPerSample: 8, frames: 1, hasProfile: false, interpretation: "srgb")
@@ -220,7 +351,7 @@ public final class EncodedPicture: Sendable {
     defer { cvips_unref(source) }
     var out: UnsafeMutablePointer<VipsImage>?
     // Some loaders look at all frames for the header, and find there what is missing at the end.
-    let level = options.onDamage == .fail ? VIPS_FAIL_ON_ERROR : VIPS_FAIL_ON_NONE
+    let level = onDamage == .fail ? VIPS_FAIL_ON_ERROR : VIPS_FAIL_ON_NONE
     guard cvips_load(format.loader, source, &out, level) == 0, let out else {
       let detail = Libvips.drainErrors(about: format.errorWords)
       guard Libvips.supports(format.loader) else {
@@ -234,11 +365,7 @@ public final class EncodedPicture: Sendable {
     try check(image.width, image.height, format: format, limits: limits)
     // The "pages" of JPEG 2000 are smaller versions of the same picture.
     let frames = format == .jp2 ? 1 : max(image.int("n-pages") ?? 1, probe?.frames ?? 1)
-    guard frames <= limits.maxFrames else {
-      throw ImagingError(
-        .limit, "the file holds \(frames) frames, more than the limit of \(limits.maxFrames)",
-        hint: "raise limits.maxFrames if that is meant")
-    }
+    guard frames <= limits.maxFrames else { throw tooManyFrames(frames, limits) }
     return PictureHeader(
       format: format, width: image.width, height: image.height, orientation: orientation(of: image, format),
       bands: image.bands, hasAlpha: image.hasAlpha, bitsPerSample: image.bitsPerSample, frames: frames,
@@ -277,7 +404,7 @@ public final class EncodedPicture: Sendable {
   private static func orientation(of image: VipsRef, _ format: PictureFormat) -> Int {
     let value: Int?
     switch format {
-    case .heic, .avif, .jxl, .gif, .jp2, .bmp: value = nil
+    case .heic, .avif, .jxl, .gif, .jp2, .bmp, .ico, .svg, .pdf: value = nil
     case .tiff: value = image.int("orientation")
     case .jpeg, .png, .webp:
       value = image.blob("exif-data").flatMap { ExifTags($0) }?.orientation ?? image.int("orientation")
@@ -320,16 +447,55 @@ public final class EncodedPicture: Sendable {
 
   /// Decodes strictly, and where the pixels turn out damaged once more as far as they go, if that is wanted.
   private func withDamage<R>(_ work: (VipsFailOn) throws(ImagingError) -> R) throws(ImagingError) -> R {
-    do throws(ImagingError) {
-      return try work(VIPS_FAIL_ON_ERROR)
-    } catch {
-      guard error.code == .damaged, options.onDamage != .fail else { throw error }
-      let result = try work(VIPS_FAIL_ON_NONE)
-      if options.onDamage == .warn {
-        warn("the pixels are damaged or cut short; what could be read is used (\(error.detail))")
-      }
-      return result
+    let found = body.withUnsafeBytes { raw -> Integrity.Finding? in
+      if case .file(let format) = content { Integrity.check(raw, format) } else { nil }
     }
+    if let found {
+      let isWanted = isAnimation || (found.frame ?? 0) == 0
+      if found.costsPixels && isWanted { return try damaged(found.message, work) }
+      warn("this \(header.format.displayName) picture \(found.message)")
+    }
+    do throws(ImagingError) {
+      // libjpeg only warns of wrong data; whether that costs pixels is looked at where it did.
+      return try work(content.isJPEG ? VIPS_FAIL_ON_WARNING : VIPS_FAIL_ON_ERROR)
+    } catch {
+      guard error.code == .damaged else { throw error }
+      guard content.isJPEG else { return try damaged(error.detail, work, error) }
+      switch body.withUnsafeBytes({ Integrity.diagnoseJPEG($0) }) {
+      case .whole, .odd: return try work(VIPS_FAIL_ON_ERROR)
+      case .garbled(let row, let rows, let what):
+        let result = try work(VIPS_FAIL_ON_ERROR)
+        if options.onDamage != .accept {
+          warn(
+            "some of the picture's data are damaged, from about row \(row) of \(rows) on (\(what)); pixels may be wrong"
+          )
+        }
+        return result
+      case .cutShort(let row, let rows, let what):
+        return try damaged("the data end at about row \(row) of \(rows): \(what)", work)
+      case .refused(let what): return try damaged(what, work)
+      case .tooManyScans(let most): throw Self.damage(header.format, "it has more than \(most) scans")
+      }
+    }
+  }
+
+  /// The end for a damaged picture, or what there is of it.
+  private func damaged<R>(
+    _ detail: String, _ work: (VipsFailOn) throws(ImagingError) -> R, _ error: ImagingError? = nil
+  ) throws(ImagingError) -> R {
+    guard options.onDamage != .fail else { throw error ?? Self.damage(header.format, detail) }
+    let result = try work(VIPS_FAIL_ON_NONE)
+    if options.onDamage == .warn {
+      warn(
+        "the pixels are damaged or cut short; what could be read is used" + (detail.isEmpty ? "" : " (\(detail))"))
+    }
+    return result
+  }
+
+  private static func damage(_ format: PictureFormat, _ detail: String) -> ImagingError {
+    ImagingError(
+      .damaged, "the pixels of this \(format.displayName) picture are damaged or cut short", detail: detail,
+      hint: "get the file anew, or set \"onDamage\": \"warn\" in \"decode\" to use what is left of it")
   }
 
   private func decode(_ plan: ResizePlan?, _ level: VipsFailOn) throws(ImagingError) -> Image {
@@ -362,7 +528,7 @@ public final class EncodedPicture: Sendable {
 
   private func decodeFrames(_ level: VipsFailOn) throws(ImagingError) -> Animation {
     let format = header.format
-    guard let source = vips_source_new_from_blob(bytes.blob) else {
+    guard let source = vips_source_new_from_blob(body.blob) else {
       throw ImagingError(.internalFault, "libvips could not open the bytes", detail: Libvips.drainErrors())
     }
     defer { cvips_unref(source) }
@@ -390,9 +556,6 @@ public final class EncodedPicture: Sendable {
     }
     return Animation(frames: frames, delays: Array(delays.prefix(count)), loop: loop)
   }
-
-  /// A profile that the header names in other words than by embedding one.
-  private var declared: ICCProfile? { nil }
 
   private func finish(_ picture: WorkingPicture) throws(ImagingError) -> Image {
     var upright = picture.ref
@@ -451,14 +614,27 @@ public final class EncodedPicture: Sendable {
   private func load(
     shrunkFor target: (width: Int, height: Int)?, _ level: VipsFailOn
   ) throws(ImagingError) -> (image: VipsRef, shrunk: Int) {
-    let format = header.format
-    let what = "reading this \(format.displayName) picture"
-    if format == .bmp {
-      return try bytes.withUnsafeBytes { (raw) throws(ImagingError) in
+    let format: PictureFormat
+    switch content {
+    case .icon(let entry):
+      return try body.withUnsafeBytes { (raw) throws(ImagingError) in (try IconDirectory.decode(entry, raw).ref, 1) }
+    case .svg:
+      // A drawing is drawn at the size that is wanted: nothing is blurred by scaling it afterwards.
+      let scale =
+        target.map { max(Double($0.width) / Double(header.width), Double($0.height) / Double(header.height)) } ?? 1
+      return (try DrawingLoader.svg(body, dpi: options.resolution, scale: scale), 1)
+    case .pdf:
+      let scale =
+        target.map { max(Double($0.width) / Double(header.width), Double($0.height) / Double(header.height)) } ?? 1
+      return (try DrawingLoader.pdf(body, dpi: options.resolution, scale: scale), 1)
+    case .file(.bmp):
+      return try body.withUnsafeBytes { (raw) throws(ImagingError) in
         (try BitmapDecoder(header: raw).decode(raw).ref, 1)
       }
+    case .file(let kind): format = kind
     }
-    guard let source = vips_source_new_from_blob(bytes.blob) else {
+    let what = "reading this \(format.displayName) picture"
+    guard let source = vips_source_new_from_blob(body.blob) else {
       throw ImagingError(.internalFault, "libvips could not open the bytes", detail: Libvips.drainErrors())
     }
     defer { cvips_unref(source) }
@@ -489,6 +665,10 @@ public final class EncodedPicture: Sendable {
   }
 }
 
+extension EncodedPicture.Content {
+  fileprivate var isJPEG: Bool { if case .file(.jpeg) = self { true } else { false } }
+}
+
 extension VipsRef {
   fileprivate var bitsPerSample: Int {
     switch format {
@@ -513,7 +693,9 @@ extension PictureFormat {
     case .tiff: ["tiff"]
     case .gif: ["gif"]
     case .jp2: ["jp2k"]
-    case .bmp: []
+    case .svg: ["svg"]
+    case .pdf: ["pdf", "poppler"]
+    case .bmp, .ico: []
     }
   }
 }

@@ -220,7 +220,7 @@ public enum EncoderArguments {
       own = [
         "effort": "effort", "dither": "dither", "bitdepth": "colors", "interframe-maxerror": "interframeMaxError",
       ]
-    case .heic, .jp2, .bmp: own = [:]
+    case .heic, .jp2, .bmp, .ico, .svg, .pdf: own = [:]
     }
     for (name, field) in own { names.updateValue(field, forKey: name) }
     return names

@@ -1,6 +1,6 @@
 /// Tells a picture's format from its first bytes. libvips' own sniffing is never called.
 public enum FormatSniffer {
-  /// How many bytes are enough to tell.
+  /// How many bytes are enough to tell, but for SVG, whose prolog may be longer: give it what there is.
   public static let prefixLength = 512
 
   /// The format whose magic bytes begin the data; nil where there is none.
@@ -23,6 +23,41 @@ public enum FormatSniffer {
       // Two letters begin many texts: the size of the second header must be one that exists.
       let size = Int(b[14]) | Int(b[15]) << 8 | Int(b[16]) << 16 | Int(b[17]) << 24
       if [12, 16, 40, 52, 56, 64, 108, 124].contains(size) { return .bmp }
+    }
+    if b.starts(with: "%PDF-".utf8) { return .pdf }
+    if isIcon(b) { return .ico }
+    if SVGProlog.mayBegin(b) { return SVGProlog(prefix) == nil ? nil : .svg }
+    if b.starts(with: [0x1F, 0x8B, 0x08]) {
+      let packed = Array(prefix.prefix(SVGProlog.length))
+      let head = packed.withUnsafeBytes { Inflate.head(ofGzip: $0, count: SVGProlog.length) }
+      return SVGProlog(head) == nil ? nil : .svg
+    }
+    return nil
+  }
+
+  /// An icon or cursor: six bytes that many files could begin with, so the first entry must make sense too.
+  private static func isIcon(_ b: [UInt8]) -> Bool {
+    guard b.count >= 22, b.starts(with: [0, 0, 1, 0]) || b.starts(with: [0, 0, 2, 0]) else { return false }
+    func number(_ at: Int, _ size: Int) -> Int { (0..<size).reduce(0) { $0 | Int(b[at + $1]) << (8 * $1) } }
+    let count = number(4, 2)
+    return count > 0 && number(14, 4) > 0 && number(18, 4) >= 6 + 16 * count
+  }
+
+  /// Where a JPEG begins that something stands before, as some cameras and servers leave it: looked for in the first
+  /// 4 KiB, when nothing else was recognised. nil where there is none.
+  ///
+  /// Three bytes of start occur by chance too, so the segment after them must lead to a further marker.
+  public static func embeddedJPEG(in raw: UnsafeRawBufferPointer) -> Int? {
+    let last = min(raw.count - 6, 4096)
+    guard last > 0 else { return nil }
+    for at in 0...last where raw[at] == 0xFF && raw[at + 1] == 0xD8 && raw[at + 2] == 0xFF {
+      let marker = raw[at + 3]
+      // What may follow the start: tables, a frame, application segments, a comment (T.81, B.2.1).
+      guard (0xC0...0xCF).contains(marker) || (0xDB...0xEF).contains(marker) || marker == 0xFE,
+        let length = raw.big(2, at: at + 4), length >= 2
+      else { continue }
+      let next = at + 4 + length
+      if next >= raw.count || raw[next] == 0xFF { return at }
     }
     return nil
   }
@@ -49,8 +84,13 @@ public enum FormatSniffer {
   public static func describe(_ prefix: some Collection<UInt8>) -> String {
     let b = Array(prefix.prefix(prefixLength))
     if b.isEmpty { return "an empty file" }
-    if let format = format(of: b) {
-      return "\(format == .avif ? "an" : "a") \(format.displayName) picture"
+    switch format(of: prefix) {
+    case nil: break
+    case .svg: return "an SVG drawing"
+    case .pdf: return "a PDF file"
+    case .ico: return b[2] == 2 ? "a cursor (CUR)" : "an icon (ICO)"
+    case .avif: return "an AVIF picture"
+    case let format?: return "a \(format.displayName) picture"
     }
     for (magic, name) in magics where b.starts(with: magic) { return name }
     if b.dropFirst(4).starts(with: "ftyp".utf8) { return "a video or audio file (ISO media)" }
@@ -61,11 +101,6 @@ public enum FormatSniffer {
     text = text.drop { $0 == 0x20 || (0x09...0x0D).contains($0) }
     let lower = String(decoding: text, as: UTF8.self).lowercased()
     if lower.hasPrefix("<!doctype html") || lower.hasPrefix("<html") { return "an HTML page" }
-    if lower.hasPrefix("<svg")
-      || (lower.hasPrefix("<?xml") || lower.hasPrefix("<!doctype svg")) && lower.contains("<svg")
-    {
-      return "an SVG drawing"
-    }
     if lower.hasPrefix("<?xml") { return "an XML file" }
     if b.allSatisfy({ $0 == 0 }) { return "a file of zero bytes" }
     if lower.hasPrefix("{") || lower.hasPrefix("[") { return "a JSON or text file" }
@@ -74,12 +109,9 @@ public enum FormatSniffer {
   }
 
   private static let magics: [([UInt8], String)] = [
-    (Array("%PDF-".utf8), "a PDF file"),
     (Array("%!PS".utf8), "a PostScript file"),
     ([0xC5, 0xD0, 0xD3, 0xC6], "an EPS file"),
     (Array("8BPS".utf8), "a Photoshop file"),
-    ([0x00, 0x00, 0x01, 0x00], "an icon (ICO)"),
-    ([0x00, 0x00, 0x02, 0x00], "a cursor (CUR)"),
     ([0x1F, 0x8B], "a gzip file"),
     ([0x50, 0x4B, 0x03, 0x04], "a ZIP archive or office document"),
     ([0x50, 0x4B, 0x05, 0x06], "an empty ZIP archive"),

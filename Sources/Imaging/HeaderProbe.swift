@@ -20,7 +20,12 @@ struct HeaderProbe: Equatable {
       case .gif: Self.gif(b)
       case .bmp: Self.bmp(b)
       case .avif, .heic: Self.isoMedia(b)
-      case .jxl, .tiff, .jp2: nil
+      case .ico: Self.icon(b)
+      case .svg: Self.svg(b)
+      case .tiff: Self.tiff(b)
+      case .jp2: Self.jpeg2000(b)
+      case .jxl: Self.jpegXL(b)
+      case .pdf: nil
       }
     guard let found else { return nil }
     self = found
@@ -95,6 +100,70 @@ struct HeaderProbe: Equatable {
     let width = Int(Int32(truncatingIfNeeded: b.little32(18)))
     let height = Int(Int32(truncatingIfNeeded: b.little32(22)))
     return HeaderProbe(width, abs(height))
+  }
+
+  private static func icon(_ b: UnsafeRawBufferPointer) -> HeaderProbe? {
+    guard let best = try? IconDirectory.best(b) else { return nil }
+    return HeaderProbe(best.width, best.height)
+  }
+
+  /// At 72 dots per inch, packed or not; rounded up, and cut where it would not fit an `Int`.
+  private static func svg(_ b: UnsafeRawBufferPointer) -> HeaderProbe? {
+    let isPacked = b.big(2, at: 0) == 0x1F8B
+    let prolog = isPacked ? SVGProlog(Inflate.head(ofGzip: b, count: SVGProlog.length)) : SVGProlog(b)
+    guard let size = prolog?.size(dpi: 72), size.width.isFinite, size.height.isFinite else { return nil }
+    return HeaderProbe(Int(min(1e9, max(0, size.width)).rounded(.up)), Int(min(1e9, max(0, size.height)).rounded(.up)))
+  }
+
+  /// Of the first directory (TIFF 6.0, section 2; BigTIFF).
+  private static func tiff(_ b: UnsafeRawBufferPointer) -> HeaderProbe? {
+    guard let file = TIFFDirectories(b), let first = file.directory(at: file.first) else { return nil }
+    guard let width = first.number(256), let height = first.number(257) else { return nil }
+    return HeaderProbe(width, height)
+  }
+
+  /// The image and tile size marker (ISO/IEC 15444-1, A.5.1), which comes first in the codestream.
+  private static func jpeg2000(_ b: UnsafeRawBufferPointer) -> HeaderProbe? {
+    var start = 0
+    if b.big(2, at: 0) != 0xFF4F {
+      guard let box = MediaBox.first("jp2c", b, in: 0..<b.count) else { return nil }
+      start = box.body.lowerBound
+    }
+    guard b.big(4, at: start) == 0xFF4F_FF51, let right = b.big(4, at: start + 8),
+      let bottom = b.big(4, at: start + 12),
+      let left = b.big(4, at: start + 16), let top = b.big(4, at: start + 20), right > left, bottom > top
+    else { return nil }
+    return HeaderProbe(right - left, bottom - top)
+  }
+
+  /// The size header (ISO/IEC 18181-1, D.2), the first thing in the codestream; before orientation.
+  private static func jpegXL(_ b: UnsafeRawBufferPointer) -> HeaderProbe? {
+    var start = 0
+    if b.big(2, at: 0) != 0xFF0A {
+      // The codestream lies in one box, or in numbered parts.
+      guard let box = MediaBox.first("jxlc", b, in: 0..<b.count) ?? MediaBox.first("jxlp", b, in: 0..<b.count) else {
+        return nil
+      }
+      start = box.body.lowerBound + (box.name == "jxlp" ? 4 : 0)
+    }
+    guard b.big(2, at: start) == 0xFF0A else { return nil }
+    // At most 1 + 2 + 30 + 3 + 2 + 30 bits follow; least significant first.
+    let rest = b.slice(start + 2..<start + 12)
+    var at = 0
+    func bits(_ count: Int) -> Int {
+      defer { at += count }
+      return (0..<count).reduce(0) { value, i in
+        let bit = at + i
+        return bit / 8 < rest.count ? value | Int(rest[bit / 8] >> UInt8(bit % 8) & 1) << i : value
+      }
+    }
+    let isSmall = bits(1) == 1
+    func side() -> Int { isSmall ? 8 * (bits(5) + 1) : bits([9, 13, 18, 30][bits(2)]) + 1 }
+    let height = side()
+    let ratios = [(1, 1), (12, 10), (4, 3), (3, 2), (16, 9), (5, 4), (2, 1)]
+    let ratio = bits(3)
+    let width = ratio == 0 ? side() : height * ratios[ratio - 1].0 / ratios[ratio - 1].1
+    return at <= 8 * rest.count ? HeaderProbe(width, height) : nil
   }
 
   /// The largest image spatial extent ("ispe") among the item properties (ISO/IEC 23008-12, 6.5.3). Tiles and

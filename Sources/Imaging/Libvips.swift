@@ -43,9 +43,9 @@ public enum Libvips {
 
   private static let blockedLoaders = [
     "VipsForeignLoadCsv", "VipsForeignLoadMatrix", "VipsForeignLoadRaw", "VipsForeignLoadVips",
-    "VipsForeignLoadAnalyze", "VipsForeignLoadPpm", "VipsForeignLoadRad", "VipsForeignLoadSvg", "VipsForeignLoadMat",
-    "VipsForeignLoadFits", "VipsForeignLoadOpenexr", "VipsForeignLoadNifti", "VipsForeignLoadPdf",
-    "VipsForeignLoadOpenslide", "VipsForeignLoadMagick",
+    "VipsForeignLoadAnalyze", "VipsForeignLoadPpm", "VipsForeignLoadRad", "VipsForeignLoadMat",
+    "VipsForeignLoadFits", "VipsForeignLoadOpenexr", "VipsForeignLoadNifti", "VipsForeignLoadOpenslide",
+    "VipsForeignLoadMagick",
   ]
 
   /// Such as "8.14.1".

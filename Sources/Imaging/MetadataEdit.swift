@@ -233,7 +233,7 @@ extension PictureFormat {
   var carriesEXIF: Bool {
     switch self {
     case .jpeg, .png, .webp, .avif, .jxl, .tiff: true
-    case .heic, .gif, .jp2, .bmp: false
+    case .heic, .gif, .jp2, .bmp, .ico, .svg, .pdf: false
     }
   }
 

@@ -1,6 +1,6 @@
 /// The picture formats that are read, and of these some written.
 public enum PictureFormat: String, CaseIterable, Sendable, Hashable {
-  case jpeg, png, webp, avif, heic, jxl, tiff, gif, jp2, bmp
+  case jpeg, png, webp, avif, heic, jxl, tiff, gif, jp2, bmp, ico, svg, pdf
 
   /// The usual ending of a file's name, without the dot.
   public var fileExtension: String {
@@ -24,6 +24,9 @@ public enum PictureFormat: String, CaseIterable, Sendable, Hashable {
     case .gif: "image/gif"
     case .jp2: "image/jp2"
     case .bmp: "image/bmp"
+    case .ico: "image/vnd.microsoft.icon"
+    case .svg: "image/svg+xml"
+    case .pdf: "application/pdf"
     }
   }
 
@@ -44,7 +47,7 @@ public enum PictureFormat: String, CaseIterable, Sendable, Hashable {
   public var canEncode: Bool {
     switch self {
     case .jpeg, .png, .webp, .avif, .jxl, .tiff, .gif: true
-    case .heic, .jp2, .bmp: false
+    case .heic, .jp2, .bmp, .ico, .svg, .pdf: false
     }
   }
 
@@ -54,10 +57,13 @@ public enum PictureFormat: String, CaseIterable, Sendable, Hashable {
   /// Whether it has pictures of one band. Others store grey as colour.
   public var holdsGrey: Bool { [.png, .tiff, .jpeg, .jxl].contains(self) }
 
+  /// Whether it is a drawing, run by a renderer rather than decoded, and so read only where the job allows it by name.
+  public var needsPermission: Bool { self == .svg || self == .pdf }
+
   /// Whether the format can hold an alpha band as it is written here; in GIF a pixel is either opaque or clear.
   public var hasAlpha: Bool { self != .jpeg && self != .bmp }
 
-  /// The libvips operation that reads it, by nickname; empty for BMP, which is read without libvips.
+  /// The libvips operation that reads it, by nickname; empty for BMP and ICO, which are read without libvips.
   public var loader: String {
     switch self {
     case .jpeg: "jpegload_source"
@@ -68,7 +74,9 @@ public enum PictureFormat: String, CaseIterable, Sendable, Hashable {
     case .tiff: "tiffload_source"
     case .gif: "gifload_source"
     case .jp2: "jp2kload_source"
-    case .bmp: ""
+    case .svg: "svgload_source"
+    case .pdf: "pdfload_source"
+    case .bmp, .ico: ""
     }
   }
 
@@ -82,7 +90,7 @@ public enum PictureFormat: String, CaseIterable, Sendable, Hashable {
     case .jxl: "jxlsave_buffer"
     case .tiff: "tiffsave_buffer"
     case .gif: "gifsave_buffer"
-    case .heic, .jp2, .bmp: nil
+    case .heic, .jp2, .bmp, .ico, .svg, .pdf: nil
     }
   }
 
@@ -98,7 +106,7 @@ public enum PictureFormat: String, CaseIterable, Sendable, Hashable {
     case .gif: 65_535
     case .png: (1 << 31) - 1
     case .jxl: 1 << 30
-    case .tiff, .heic, .jp2, .bmp: nil
+    case .tiff, .heic, .jp2, .bmp, .ico, .svg, .pdf: nil
     }
   }
 }

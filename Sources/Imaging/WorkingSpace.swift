@@ -13,11 +13,11 @@ struct WorkingPicture {
 extension WorkingSpace {
   /// Applies the embedded ICC profile, or libvips' reading of the colour space where there is none that can be used.
   ///
-  /// - Parameter declared: a profile to use where the picture embeds none: what its header says in other words.
+  /// - Parameter declared: what the header says in other words than by embedding a profile; it has the word.
   func convert(
     _ image: VipsRef, declared: ICCProfile? = nil, warn: (String) -> Void
   ) throws(ImagingError) -> WorkingPicture {
-    let profile = ICCProfile(of: image) ?? declared
+    let profile = declared ?? ICCProfile(of: image)
     let decision = profile?.decision
     let kind = image.interpretation
     let isEightBit = image.format == VIPS_FORMAT_UCHAR
@@ -61,7 +61,7 @@ extension WorkingSpace {
         }
         if gamut == .displayP3 {
           space = .displayP3
-        } else if declared != nil, !image.has("icc-profile-data") {
+        } else if declared != nil {
           result = try Self.withoutProfile(result)
         }
       case .unusable: result = colour

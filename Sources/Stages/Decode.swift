@@ -7,23 +7,33 @@ public struct Decode: Stage {
     "frames", default: .first, help: "which frames of an animated GIF or WebP are read")
   static let onDamage = Field<DamagePolicy>.choice(
     "onDamage", default: .fail, help: "what happens when the pixels are damaged or cut short")
+  static let allow = Field<[Drawing]>(
+    "allow", type: .array(.choice(Drawing.allCases.map { Choice($0.rawValue, $0.help) }), count: 0...2), absent: [],
+    help: "kinds of files that are read only where they are named, since a renderer runs what they say"
+  ) { node, _ in node.arrayValue?.compactMap { $0.stringValue.flatMap { Drawing(rawValue: $0) } } }
+  static let resolution = Field<Double>.number(
+    "resolution", in: 1...2400, default: 72, unit: "pixels per inch",
+    help: "how finely SVG and PDF are drawn; a resize straight after draws them at its own size")
 
   public static let spec = StageSpec(
     name: "decode",
     summary: "Reads an input as a picture: upright, with its colours applied and its transparency kept.",
     notes: [
-      "Reads JPEG, PNG, WebP, AVIF, HEIC, JPEG XL, TIFF, GIF, JPEG 2000 and BMP. The type is told from the first "
-        + "bytes, never from the name; a name that says something else is reported.",
-      "The orientation of the main image is baked in once, an embedded colour profile is applied, and grey, palette, "
-        + "CMYK and 16-bit pictures become 8-bit sRGB. Of several frames or pages the first is used, with a warning.",
+      "Reads JPEG, PNG, WebP, AVIF, HEIC, JPEG XL, TIFF, GIF, JPEG 2000, BMP and ICO, and with `allow` SVG and PDF. The "
+        + "type is told from the first bytes, never from the name; a name that says something else is reported.",
+      "The orientation of the main image is baked in once, and an embedded colour profile is applied. Pictures are held in "
+        + "8-bit sRGB, unless a later stage asks for more colours or bits: then as wide and as deep as it asks.",
+      "A picture whose data end early is damaged, however much of it a viewer would show. Wrong data in the middle of a "
+        + "JPEG, after which the decoder finds its way again, are a warning.",
       "Size limits are checked from the header, before any pixel is decoded. A resize straight after decode shrinks "
         + "the picture while it loads, so damage to the pixels may be found in that stage; its message says that the input "
         + "is damaged.",
     ],
-    fields: [frames, onDamage],
+    fields: [frames, onDamage, allow, resolution],
     examples: [
       #"{ "stage": "decode" }"#,
       #"{ "stage": "decode", "frames": "all", "onDamage": "warn" }"#,
+      #"{ "stage": "decode", "allow": ["svg", "pdf"], "resolution": 144 }"#,
     ])
 
   private let options: DecodeOptions
@@ -35,8 +45,9 @@ public struct Decode: Stage {
 
   public init(_ settings: Settings, resources: StageResources) throws(StageError) {
     options = DecodeOptions(
-      limits: resources.decodeLimits, onDamage: settings[Self.onDamage], frames: settings[Self.frames],
-      space: resources.workingSpace)
+      limits: resources.decodeLimits, allowed: Set(settings[Self.allow].map(\.picture)),
+      onDamage: settings[Self.onDamage], frames: settings[Self.frames], space: resources.workingSpace,
+      resolution: settings[Self.resolution])
     keepsHash = resources.keepsSourceHash
   }
 
@@ -78,16 +89,33 @@ public struct Decode: Stage {
     case .gif: ["gif"]
     case .jp2: ["jp2", "j2k", "jpf", "jpx", "jpm", "j2c", "jpc"]
     case .bmp: ["bmp", "dib"]
+    case .ico: ["ico", "cur"]
+    case .svg: ["svg", "svgz"]
+    case .pdf: ["pdf", "ai"]
     }
   }
 
   /// Kinds of pictures that are not read. Many camera raw files are TIFF by their first bytes, and what would be read
   /// is a preview: worth a word. Any other ending claims nothing about the content.
   private static let otherEndings: Set<String> = [
-    "3fr", "arw", "cr2", "cr3", "dng", "eps", "erf", "exr", "hdr", "ico", "iiq", "nef", "nrw", "orf", "pdf", "pef",
+    "3fr", "arw", "cr2", "cr3", "dng", "eps", "erf", "exr", "hdr", "iiq", "nef", "nrw", "orf", "pef",
     "psb",
-    "psd", "raf", "raw", "rw2", "sr2", "srw", "svg", "svgz", "tga", "xcf",
+    "psd", "raf", "raw", "rw2", "sr2", "srw", "tga", "xcf",
   ]
+}
+
+/// Kinds of files that need permission.
+enum Drawing: String, FieldChoice {
+  case svg, pdf
+
+  var help: String {
+    switch self {
+    case .svg: "SVG, and packed as SVGZ; nothing outside the file is loaded"
+    case .pdf: "the first page of a PDF, on white"
+    }
+  }
+
+  var picture: PictureFormat { self == .svg ? .svg : .pdf }
 }
 
 extension FramePolicy: FieldChoice {

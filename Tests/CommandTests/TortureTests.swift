@@ -51,7 +51,7 @@ struct TortureTests {
         "version": 1,
         "input": { "list": "list.txt" },
         "stages": [
-          { "stage": "decode", "onDamage": "\(onDamage)" },
+          { "stage": "decode", "allow": ["svg"], "onDamage": "\(onDamage)" },
           { "stage": "encode", "format": "png", "compression": 0 },
           { "stage": "write", "to": "out/${item.index}.${ext}" }
         ],

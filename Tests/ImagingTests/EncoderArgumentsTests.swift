@@ -83,7 +83,7 @@ import Testing
     let exact = try picture(image.encoded(.jxl(.init(lossless: true, effort: 3))).array)
     #expect(exact.header.format == .jxl)
     #expect(try exact.decode().bytes() == image.bytes())
-    let clear = try Made.image(20, 20, bands: 4) { x, y in [UInt8(x * 9), UInt8(y * 9), 30, UInt8(x * 12)] }
+    let clear = try Made.image(20, 20, bands: 4) { x, y in [UInt8(x * 9), UInt8(y * 9), 30, UInt8(1 + x * 12)] }
     let back = try picture(clear.encoded(.jxl(.init(lossless: true, effort: 3))).array).decode().materialised()
     #expect(try back.bands == 4 && back.bytes() == clear.bytes())
     #expect(failure { _ = try image.encoded(.jxl(.init(effort: 2))) }?.message.contains("3 to 9") == true)

@@ -70,7 +70,7 @@ enum Made {
     Array(png[0..<33]) + chunk(tag, payload) + png[33...]
   }
 
-  private static func chunk(_ tag: String, _ payload: [UInt8]) -> [UInt8] {
+  static func chunk(_ tag: String, _ payload: [UInt8]) -> [UInt8] {
     let body = Array(tag.utf8) + payload
     return big32(payload.count) + body + big32(Int(crc32(body)))
   }

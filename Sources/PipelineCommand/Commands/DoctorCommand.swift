@@ -82,7 +82,7 @@ enum DoctorCommand {
     }
     var checks = [Check(name: "libvips", state: .ok, detail: Libvips.version)]
     for format in PictureFormat.allCases {
-      // BMP needs no library.
+      // BMP and ICO need no library.
       let reads = format.loader.isEmpty || Libvips.supports(format.loader)
       var detail = reads ? "read" : "cannot be read"
       var isFine = reads
@@ -113,7 +113,7 @@ enum DoctorCommand {
     case .jxl: options = .jxl(.init())
     case .tiff: options = .tiff(.init())
     case .gif: options = .gif(.init())
-    case .heic, .jp2, .bmp: return
+    case .heic, .jp2, .bmp, .ico, .svg, .pdf: return
     }
     let side = 16
     let image = try Image(
