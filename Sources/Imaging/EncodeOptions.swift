@@ -69,8 +69,8 @@ public enum EncodeOptions: Sendable, Hashable {
     public var quality = 50
     /// 0 fast … 9 small.
     public var effort = 4
-    /// 8 or 12 bits a sample. With 10 the encoder of libheif 1.15 ends the process (an assertion of libaom's), and 16 makes a
-    /// broken file.
+    /// 8 or 12 bits a sample. With 10 the encoder of libheif 1.15 ends the process (an assertion of libaom's), and 16
+    /// makes a broken file.
     public var bitDepth = 8
     public var chroma = Chroma.auto
     public init(

@@ -19,7 +19,8 @@ struct MetadataEdit {
     image = try vips("copying metadata") { cvips_copy(source.ref.pointer, $0) }
     let pointer = image.pointer
     let keep = request.keep
-    let found = Found(image)
+    let isWanted = !keep.kinds.isEmpty || request.set.hasText
+    let found = isWanted ? Found(image) : nil
     let isSRGB = source.space == .srgb
 
     // Whatever describes the file it came from (pages, palettes, its loader) is no property of the new one.
@@ -28,9 +29,9 @@ struct MetadataEdit {
     if keep.kinds.isEmpty && isSRGB { stays = [] }
     if format == .gif || format == .webp { stays.formUnion(["page-height", "n-pages", "delay", "loop"]) }
     if !keep.kinds.isDisjoint(with: [.all, .exif]) { stays.insert("resolution-unit") }
-    for field in found.fields where !stays.contains(field) { vips_image_remove(pointer, field) }
+    for field in image.fields where !stays.contains(field) { vips_image_remove(pointer, field) }
     hasAny = image.has("icc-profile-data")
-    if keep.kinds.isEmpty && !request.set.hasText { return }
+    guard let found else { return }
 
     var blocks = Blocks(found, keep, request.set, for: format)
     dropped = blocks.dropped
@@ -102,7 +103,6 @@ struct MetadataEdit {
   // MARK: What there is
 
   private struct Found {
-    let fields: [String]
     /// nil where there is none; a block without tags where it cannot be read.
     var exif: ExifTags?
     var xmp: XMPPacket?
@@ -113,7 +113,6 @@ struct MetadataEdit {
     var description: String?
 
     init(_ image: VipsRef) {
-      fields = image.fields
       if let blob = image.blob("exif-data") {
         exif = ExifTags(blob)
         if exif == nil { damaged.append("EXIF") }
@@ -123,7 +122,7 @@ struct MetadataEdit {
         if xmp == nil { damaged.append("XMP") }
       }
       iptc = (image.blob("iptc-data") ?? image.blob("photoshop-data")).map { IPTCRecords($0) }
-      for field in fields where field.hasPrefix("png-comment-") {
+      for field in image.fields where field.hasPrefix("png-comment-") {
         // "png-comment-0-Copyright"
         let keyword = field.split(separator: "-", maxSplits: 3).last.map(String.init) ?? ""
         if let text = image.string(field) { comments.append((field, keyword, text)) }

@@ -137,8 +137,9 @@ struct XMPPacket {
   /// The packet as UTF-8, read-only and without padding.
   func bytes() -> [UInt8] {
     var spaces: [String] = []
+    var known: Set<String> = []
     func gather(_ node: XMP.Node) {
-      for space in [node.name.space] + node.attributes.map(\.name.space) where !spaces.contains(space) {
+      for space in [node.name.space] + node.attributes.map(\.name.space) where known.insert(space).inserted {
         spaces.append(space)
       }
       node.children.forEach(gather)
@@ -147,10 +148,11 @@ struct XMPPacket {
     var names = [XMP.rdf: "rdf", XMP.xml: "xml", "": ""]
     var taken: Set<String> = ["rdf", "xml", "x"]
     for space in spaces where names[space] == nil {
-      var name = XMP.prefixes[space] ?? prefixes[space] ?? "ns"
-      let stem =
-        name.utf8.allSatisfy { (0x30...0x39).contains($0 | 0) || (0x61...0x7A).contains($0 | 0x20) } ? name : "ns"
-      name = stem
+      let usual = XMP.prefixes[space] ?? prefixes[space] ?? ""
+      let isPlain = !usual.isEmpty && usual.utf8.allSatisfy { (0x61...0x7A).contains($0 | 0x20) }
+      // A prefix may hold digits and hyphens too, but not start with them.
+      let stem = isPlain || XMP.prefixes[space] != nil ? usual : "ns"
+      var name = stem
       var number = 1
       while !taken.insert(name).inserted {
         number += 1
@@ -209,8 +211,7 @@ struct XMPPacket {
   /// A position in degrees, by whatever camera: `exif:GPSLatitude`, `drone-dji:GpsLongitude` …
   private static func isPosition(_ name: XMP.Name) -> Bool {
     let local = name.local.lowercased()
-    return ["gps", "latitude", "longitude", "altitude"].contains { local.hasPrefix($0) || local.hasSuffix($0) }
-      || local.hasPrefix("gps")
+    return local.hasPrefix("gps") || ["latitude", "longitude", "altitude"].contains { local.hasSuffix($0) }
   }
 
   /// Whether a property describes the file the packet came from, or points to other pictures in it.
@@ -284,6 +285,7 @@ private final class XMPReader {
   private var spaces: [[String: String]] = [["xml": XMP.xml]]
   private var prefixes: [String: String] = [:]
   private var count = 0
+  private var declared = 0
   private var isSane = true
 
   /// The tree under a nameless root, and the prefix of each namespace; nil where the packet is broken, or so deep or
@@ -332,8 +334,10 @@ private final class XMPReader {
   }
 
   private func start(_ name: String, _ attributes: [(String, String)]) {
-    count += 1
-    guard spaces.count < 64, count < 100_000 else {
+    // A table of prefixes is copied where prefixes are declared, so these are fewer.
+    declared += attributes.reduce(0) { $0 + ($1.0.hasPrefix("xmlns") ? 1 : 0) }
+    count += 1 + attributes.count
+    guard spaces.count < 64, count < 100_000, declared < 1_000 else {
       isSane = false
       spaces.append([:])
       open.append(XMP.Node(name: XMP.Name("", "")))

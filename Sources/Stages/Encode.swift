@@ -655,8 +655,8 @@ extension MetadataPolicy: FieldChoice {
   public var help: String {
     switch self {
     case .none: "nothing; colours are sRGB"
-    case .copyright: "copyright, author and colour profile; place, device and dates go"
-    case .all: "everything, with the orientation reset and the embedded thumbnail dropped"
+    case .copyright: "copyright, author, credit line and colour profile; place, device and dates go"
+    case .all: "everything but coordinates, maker notes and embedded thumbnails, with the orientation reset"
     }
   }
 }
