@@ -17,6 +17,7 @@ let package = Package(
   targets: [
     // Row 0: C libraries.
     .systemLibrary(name: "CVips", pkgConfig: "vips", providers: [.apt(["libvips-dev"])]),
+    .systemLibrary(name: "CPango", pkgConfig: "pangocairo", providers: [.apt(["libpango1.0-dev"])]),
     .target(name: "COpenVINO", linkerSettings: [.linkedLibrary("dl")]),
     .target(name: "CSystem"),
 
@@ -24,7 +25,7 @@ let package = Package(
     .target(name: "JobSyntax"),
 
     // Row 2.
-    .target(name: "Imaging", dependencies: ["CVips"]),
+    .target(name: "Imaging", dependencies: ["CVips", "CPango"]),
     .target(name: "Inference", dependencies: ["COpenVINO", "CVips", "JobSyntax"]),
 
     // Row 3.

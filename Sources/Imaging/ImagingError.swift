@@ -19,6 +19,10 @@ public struct ImagingError: Error, Sendable, Hashable, CustomStringConvertible {
     case geometry
     /// The picture could not be written in the wanted format.
     case encoder
+    /// There is no such font on this machine, or the file is none.
+    case fontMissing = "font-missing"
+    /// The font has no sign for a character.
+    case glyphMissing = "glyph-missing"
     /// Memory ran out.
     case memory
     /// libvips refused something that should have worked: a fault of this program or of its installation.

@@ -16,6 +16,7 @@ public enum BuiltInStages {
     try registry.register(Sharpen.self)
     try registry.register(Segment.self)
     try registry.register(Composite.self)
+    try registry.register(Watermark.self)
     try registry.register(Encode.self)
     try registry.register(Write.self)
   }
