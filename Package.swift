@@ -19,6 +19,7 @@ let package = Package(
     .systemLibrary(name: "CVips", pkgConfig: "vips", providers: [.apt(["libvips-dev"])]),
     .systemLibrary(name: "CZlib", pkgConfig: "zlib", providers: [.apt(["zlib1g-dev"])]),
     .target(name: "CJPEG", linkerSettings: [.linkedLibrary("jpeg")]),
+    .systemLibrary(name: "CPango", pkgConfig: "pangocairo", providers: [.apt(["libpango1.0-dev"])]),
     .target(name: "COpenVINO", linkerSettings: [.linkedLibrary("dl")]),
     .target(name: "CSystem"),
 
@@ -26,7 +27,7 @@ let package = Package(
     .target(name: "JobSyntax"),
 
     // Row 2.
-    .target(name: "Imaging", dependencies: ["CVips", "CZlib", "CJPEG"]),
+    .target(name: "Imaging", dependencies: ["CVips", "CZlib", "CJPEG", "CPango"]),
     .target(name: "Inference", dependencies: ["COpenVINO", "CVips", "JobSyntax"]),
 
     // Row 3.

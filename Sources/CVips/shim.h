@@ -185,6 +185,33 @@ CVIPS int cvips_bandjoin_const1(VipsImage *in, VipsImage **out, double c) {
 CVIPS int cvips_embed_copy(VipsImage *in, VipsImage **out, int x, int y, int width, int height) {
   return vips_embed(in, out, x, y, width, height, "extend", VIPS_EXTEND_COPY, NULL);
 }
+CVIPS int cvips_embed_mirror(VipsImage *in, VipsImage **out, int x, int y, int width, int height) {
+  return vips_embed(in, out, x, y, width, height, "extend", VIPS_EXTEND_MIRROR, NULL);
+}
+CVIPS int cvips_insert(VipsImage *in, VipsImage *part, VipsImage **out, int x, int y) {
+  return vips_insert(in, part, out, x, y, NULL);
+}
+CVIPS int cvips_replicate(VipsImage *in, VipsImage **out, int across, int down) {
+  return vips_replicate(in, out, across, down, NULL);
+}
+// The pixels of `width` × `height` from 0, 0, where the input's point p comes to lie on matrix · p + offset. What the
+// input does not cover is 0, or goes on as its edge for the width of the interpolator where `extend` is so.
+CVIPS int cvips_affine(VipsImage *in, VipsImage **out, const double matrix[4], const double offset[2], int width,
+  int height, const char *interpolator, VipsExtend extend) {
+  int area[4] = {0, 0, width, height};
+  double nothing[1] = {0};
+  VipsInterpolate *interpolate = vips_interpolate_new(interpolator);
+  if (!interpolate) return -1;
+  VipsArrayInt *oarea = vips_array_int_new(area, 4);
+  VipsArrayDouble *background = vips_array_double_new(nothing, 1);
+  int status = vips_affine(in, out, matrix[0], matrix[1], matrix[2], matrix[3], "interpolate", interpolate,
+    "oarea", oarea, "odx", offset[0], "ody", offset[1], "extend", extend, "background", background,
+    "premultiplied", TRUE, NULL);
+  vips_area_unref((VipsArea *)oarea);
+  vips_area_unref((VipsArea *)background);
+  g_object_unref(interpolate);
+  return status;
+}
 CVIPS int cvips_embed_background(VipsImage *in, VipsImage **out, int x, int y, int width, int height,
   const double *background, int n) {
   VipsArrayDouble *array = vips_array_double_new(background, n);
@@ -234,6 +261,11 @@ CVIPS int cvips_gaussblur(VipsImage *in, VipsImage **out, double sigma, VipsPrec
 }
 CVIPS int cvips_sharpen(VipsImage *in, VipsImage **out, double sigma) {
   return vips_sharpen(in, out, "sigma", sigma, NULL);
+}
+CVIPS int cvips_sharpen_edges(VipsImage *in, VipsImage **out, double sigma, double threshold, double lighten,
+  double darken, double flat, double edges) {
+  return vips_sharpen(in, out, "sigma", sigma, "x1", threshold, "y2", lighten, "y3", darken, "m1", flat, "m2", edges,
+    NULL);
 }
 CVIPS int cvips_smartcrop(VipsImage *in, VipsImage **out, int width, int height, VipsInteresting interesting) {
   return vips_smartcrop(in, out, width, height, "interesting", interesting, NULL);

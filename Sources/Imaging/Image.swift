@@ -214,7 +214,7 @@ public final class Image: Sendable {
     return image
   }
 
-  private func padded(_ pad: ResizePlan.Pad) throws(ImagingError) -> Image {
+  func padded(_ pad: ResizePlan.Pad) throws(ImagingError) -> Image {
     let colour = pad.background
     var image = try bands < 3 ? self : holdingColour(isGrey: colour.isGrey)
     // A background with transparency needs alpha; an opaque one around a transparent picture has it already.

@@ -21,6 +21,10 @@ public struct ImagingError: Error, Sendable, Hashable, CustomStringConvertible {
     case encoder
     /// The file came out larger than it may be.
     case tooLarge = "too-large"
+    /// There is no such font on this machine, or the file is none.
+    case fontMissing = "font-missing"
+    /// The font has no sign for a character.
+    case glyphMissing = "glyph-missing"
     /// Memory ran out.
     case memory
     /// libvips refused something that should have worked: a fault of this program or of its installation.

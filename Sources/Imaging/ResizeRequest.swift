@@ -150,8 +150,8 @@ public struct ResizeRequest: Sendable, Hashable {
 }
 
 extension Position {
-  /// Where to start in what is left over on both axes.
-  fileprivate func offset(across: Int, down: Int) -> (x: Int, y: Int) {
+  /// Where to start in what is left over on both axes, in pixels; halves are rounded towards the start.
+  public func offset(across: Int, down: Int) -> (x: Int, y: Int) {
     let x =
       switch self {
       case .left, .topLeft, .bottomLeft: 0

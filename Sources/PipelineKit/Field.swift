@@ -9,6 +9,10 @@ public enum TextKind: String, Sendable, Hashable {
   case template
   /// `#rgb`, `#rgba`, `#rrggbb`, `#rrggbbaa`, a CSS colour name, or `transparent`.
   case color
+  /// A share such as `12.5%`, read by `Length`.
+  case percentage
+  /// Width to height, such as `16:9`, read by `AspectRatio`.
+  case ratio
 }
 
 /// One value of a closed vocabulary, with its help text.

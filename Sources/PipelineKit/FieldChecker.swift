@@ -1,3 +1,4 @@
+import Imaging
 import JobSyntax
 
 /// Checks JSON values against declared fields and collects every problem; it never stops at the first.
@@ -247,6 +248,14 @@ public struct FieldChecker: Sendable {
         expected: FieldType.text(kind).description,
         found: "an empty string")
     }
+    if (kind == .percentage && Length(percentage: text) == nil) || (kind == .ratio && AspectRatio(text) == nil),
+      !text.isEmpty, problems.isEmpty, template?.variables.isEmpty ?? true
+    {
+      let expected = FieldType.text(kind).description
+      report(
+        "wrong-value", "\"\(name)\" expects \(expected), got \"\(text)\"", at: node.range, path: node.path,
+        expected: expected, found: text)
+    }
     if kind == .color, problems.isEmpty, template?.variables.isEmpty ?? true, RGBAReader.color(text) == nil {
       let near = NearestName.suggestion(for: text, among: RGBAReader.names)
       report(
@@ -321,6 +330,8 @@ extension FieldType {
     case .text(.plain): "a string"
     case .text(.path): "a path"
     case .text(.template): "a text with ${…} filled in for each item"
+    case .text(.percentage): "a percentage such as \"10%\""
+    case .text(.ratio): "a ratio of width to height such as \"16:9\""
     case .text(.color): "a colour (#rgb, #rrggbb, #rrggbbaa, a CSS name, or \"transparent\")"
     case .choice(let choices): "one of: " + choices.map(\.name).joined(separator: ", ")
     case .array(let element, let count): "a list of \(FieldChecker.describe(count: count)): \(element.description)"

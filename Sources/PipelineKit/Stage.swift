@@ -170,6 +170,8 @@ public struct StagePlan: Sendable {
   public var workingSpace: WorkingSpace
   /// Whether an animation comes frame by frame.
   public var frames: FrameHandling
+  /// Whether the stage, straight after decode, has the picture shrunk while it loads, so that it is never held whole.
+  public var shrinksOnLoad: Bool
   /// Width and height after the stage; nil where they stay.
   public var resultSize: (@Sendable (_ width: Int, _ height: Int) -> (Int, Int))?
 
@@ -191,6 +193,7 @@ public struct StagePlan: Sendable {
     self.workingBytes = { _, _ in 0 }
     self.workingSpace = WorkingSpace()
     self.frames = .each
+    self.shrinksOnLoad = false
     self.resultSize = nil
   }
 }

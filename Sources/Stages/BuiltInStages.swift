@@ -8,8 +8,15 @@ public enum BuiltInStages {
   public static func register(in registry: inout StageRegistry) throws(StageError) {
     try registry.register(Decode.self)
     try registry.register(Resize.self)
+    try registry.register(Crop.self)
+    try registry.register(Trim.self)
+    try registry.register(Rotate.self)
+    try registry.register(Flip.self)
+    try registry.register(Pad.self)
+    try registry.register(Sharpen.self)
     try registry.register(Segment.self)
     try registry.register(Composite.self)
+    try registry.register(Watermark.self)
     try registry.register(Encode.self)
     try registry.register(Write.self)
   }

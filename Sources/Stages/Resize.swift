@@ -55,6 +55,7 @@ public struct Resize: Stage {
       return (plan.width, plan.height)
     }
     plan.leastSide = Self.leastSide(request)
+    plan.shrinksOnLoad = true
     // Rows in floating point on the way, and with sharpen a copy in Lab.
     let perPixel = request.sharpen == nil ? request.linear ? 16 : 4 : 16
     plan.workingBytes = { width, height in width * height * perPixel }
@@ -179,45 +180,17 @@ public struct Resize: Stage {
   }
 
   /// Where libvips crops when it chooses by content, so that mask and original can be cropped alike.
-  ///
-  /// libvips does not tell, so its result is looked for in the scaled picture. Where it fits in several places they
-  /// hold the same pixels, and each is right as long as all three pictures are cropped there.
   private static func chosenCrop(
     of image: Image, _ plan: ResizePlan, width: Int, height: Int
   ) throws(ImagingError) -> ResizePlan.Crop {
+    guard case .smartCrop(_, _, let position) = plan.framing else {
+      return .init(x: 0, y: 0, width: width, height: height)
+    }
     var scaling = plan
     scaling.framing = .none
     scaling.sharpen = nil
-    let scaled = try image.resized(scaling).materialised()
-    var cropping = plan
-    cropping.sharpen = nil
-    let part = try image.resized(cropping).materialised()
-    // Bytes of a pixel.
-    let bands = scaled.bands * scaled.depth / 8
-    let found = try part.withPixels { (wanted) -> Result<(x: Int, y: Int)?, ImagingError> in
-      do throws(ImagingError) {
-        return .success(
-          try scaled.withPixels { whole in
-            for y in 0...(scaled.height - height) {
-              for x in 0...(scaled.width - width)
-              where (0..<height).allSatisfy({ row in
-                let from = ((y + row) * scaled.width + x) * bands
-                return whole[from..<from + width * bands].elementsEqual(
-                  wanted[row * width * bands..<(row + 1) * width * bands])
-              }) {
-                return (x, y)
-              }
-            }
-            return nil
-          })
-      } catch {
-        return .failure(error)
-      }
-    }.get()
-    guard let found, part.bands == scaled.bands else {
-      throw ImagingError(.internalFault, "the crop chosen by \"\(plan.framing)\" was not found again")
-    }
-    return .init(x: found.x, y: found.y, width: width, height: height)
+    let part = try image.resized(scaling).interestingPart(width: width, height: height, by: position)
+    return .init(x: part.x, y: part.y, width: width, height: height)
   }
 }
 

@@ -325,7 +325,7 @@ final class Executor: Sendable {
       // A resize straight after decode reads the source in strips, where its decoder gives strips; only the result is
       // held then. What is stored in passes over the whole picture is held by the decoder.
       let isStreamed =
-        index == 0 && stage.plan.resultSize != nil && streamed.contains(source.header.format)
+        index == 0 && stage.plan.shrinksOnLoad && streamed.contains(source.header.format)
         && !source.header.isProgressive && frames == 1
       let held = isStreamed ? result : (max(width, result.0), max(height, result.1))
       let pixels = held.0 * held.1 * (isDeep ? 8 : 4) * frames
