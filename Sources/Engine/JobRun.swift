@@ -33,6 +33,27 @@ public struct RunOutcome: Sendable {
   }
 }
 
+/// What a run is known by, in all processes that work for it.
+public struct RunIdentity: Sendable {
+  public var runID: String
+  /// Seconds since 1970.
+  public var started: Double
+  /// Goes into the names of temporary files, where another process of the run uses the others.
+  public var part: String?
+
+  public init(runID: String, started: Double, part: String? = nil) {
+    self.runID = runID
+    self.started = started
+    self.part = part
+  }
+
+  /// A run that starts now.
+  static func new() -> RunIdentity {
+    let now = RunClock.now()
+    return RunIdentity(runID: RunClock.identifier(of: now), started: now)
+  }
+}
+
 /// One run of one job: plan it, execute it, report it.
 public final class JobRun: Sendable {
   public let job: Job
@@ -48,17 +69,21 @@ public final class JobRun: Sendable {
   private struct State {
     var executor: Executor?
     var pendingStop: StopReason?
+    var journal: RunJournal?
+    var launcher: ChildLauncher?
   }
   private let state = Mutex(State())
 
-  public init(job: Job, options: RunOptions) {
+  /// - Parameter identity: of a run that another process has begun; nil for one that starts now.
+  public init(job: Job, options: RunOptions, identity: RunIdentity? = nil) {
+    let identity = identity ?? .new()
     self.job = job
     self.options = options
     workers = max(1, options.jobs ?? Machine.processors)
-    started = RunClock.now()
+    started = identity.started
     values = RunValues(
-      baseFolder: job.baseFolder, runID: RunClock.identifier(of: started),
-      runDate: RunClock.day(of: started, zone: job.timeZone))
+      baseFolder: job.baseFolder, runID: identity.runID, runDate: RunClock.day(of: started, zone: job.timeZone),
+      shard: identity.part)
     names = OutputNames(job: job, run: values)
     spool = options.keepsReport ? ReportSpool(folder: "/var/tmp") : nil
   }
@@ -71,11 +96,33 @@ public final class JobRun: Sendable {
     names.all(for: plan.identity(of: plan.inputs[index]))
   }
 
+  /// Lets items be worked on in other processes of this program, where calls that do not return have cost too many
+  /// threads of this one. For the one run of a command line program that `PipelineCommand` has started: the program is
+  /// started again with its own arguments.
+  ///
+  /// - Parameter jobText: the job file as it was read.
+  public func keepJournal(of plan: RunPlan, jobText: [UInt8]) {
+    guard let journal = RunJournal.make(items: plan.inputs.count) else { return }
+    let launcher = ChildLauncher(
+      journal: journal,
+      begin: Message.make(
+        "begin",
+        [
+          ("job", .string(String(decoding: jobText, as: UTF8.self))), ("file", .string(job.file)),
+          ("folder", .string(job.baseFolder.display)), ("run", .string(values.runID)), ("started", .number(started)),
+        ]))
+    state.withLock { state in
+      state.journal = journal
+      state.launcher = launcher
+    }
+  }
+
   /// Does the work. Nothing is thrown once the first item has started: from then on the outcome tells.
   ///
   /// - Throws: where a stage cannot be made ready: a library, a model or a background is missing.
   public func execute(_ plan: RunPlan, observer: any RunObserver) throws(StageError) -> RunOutcome {
-    let stages = plan.workCount > 0 ? try makeStages(plan) : []
+    let stages = plan.workCount > 0 ? try makeStages(workCount: plan.workCount) : []
+    let (journal, launcher) = state.withLock { ($0.journal, $0.launcher) }
     let executor = Executor(
       stages: stages,
       configuration: .init(
@@ -83,7 +130,7 @@ public final class JobRun: Sendable {
         itemDeadline: .seconds(job.itemDeadline), deadline: job.deadline.map { .seconds($0) },
         graceTime: .seconds(job.graceTime), stopsOnFailure: options.failFast || job.onError == .stop),
       itemCount: plan.inputs.count, run: values, protected: plan.protected,
-      observer: Recorder(spool: spool, next: observer),
+      journal: journal, launcher: launcher, observer: Recorder(spool: spool, journal: journal, next: observer),
       items: { plan.item(at: $0) })
     let pending = state.withLock { state in
       state.executor = executor
@@ -93,7 +140,7 @@ public final class JobRun: Sendable {
     let begin = ContinuousClock.now
     let result = executor.execute()
     let wall = ContinuousClock.now - begin
-    let finishErrors = Self.finish(stages)
+    let finishErrors = result.finishErrors + Self.finish(stages)
     // Only a run that was cut short leaves any: their writers are gone or will be with the process.
     executor.temporaries.sealAndRemove()
     let usage = Machine.usage
@@ -185,7 +232,7 @@ public final class JobRun: Sendable {
 
   private static func rounded(_ seconds: Double) -> Double { (seconds * 1000).rounded() / 1000 }
 
-  private func makeStages(_ plan: RunPlan) throws(StageError) -> [ExecutableStage] {
+  func makeStages(workCount: Int) throws(StageError) -> [ExecutableStage] {
     Machine.boundAllocator(workers: workers)
     do throws(ImagingError) {
       try Libvips.start()
@@ -195,7 +242,7 @@ public final class JobRun: Sendable {
         hint: error.hint)
     }
     // One libvips thread a picture while there are pictures enough for every worker; more only when there are not.
-    Libvips.setConcurrency(max(1, workers / max(1, min(workers, plan.workCount))))
+    Libvips.setConcurrency(max(1, workers / max(1, min(workers, workCount))))
     let resources = StageResources(
       run: values, computeWorkers: workers, facts: facts, decodeLimits: job.decodeLimits,
       keepsSourceHash: job.namesSourceHash)
@@ -216,7 +263,7 @@ public final class JobRun: Sendable {
   }
 
   /// Lets every stage finish; one that does not return within ten seconds is left behind.
-  private static func finish(_ stages: [ExecutableStage]) -> [StageError] {
+  static func finish(_ stages: [ExecutableStage]) -> [StageError] {
     let errors = Mutexed<[StageError]>([])
     for stage in stages {
       let done = DispatchSemaphore(value: 0)
@@ -246,10 +293,12 @@ public final class JobRun: Sendable {
   /// Keeps each record for the report before anyone else sees it.
   private struct Recorder: RunObserver {
     let spool: ReportSpool?
+    let journal: RunJournal?
     let next: any RunObserver
 
     func itemEnded(_ record: ItemRecord, finished: Int) {
       spool?.append(record)
+      journal?.end(record.index, record.status)
       next.itemEnded(record, finished: finished)
     }
   }

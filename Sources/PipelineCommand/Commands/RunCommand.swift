@@ -53,6 +53,7 @@ enum RunCommand {
     guard !(arguments[quiet] && arguments[verbose]) else {
       throw UsageError("--quiet and --verbose exclude each other")
     }
+    if let link = ParentLink.inherited() { serve(link, loader) }
 
     // Before any other thread is started.
     let phase = Held<Phase>(.preparing)
@@ -141,6 +142,7 @@ enum RunCommand {
       }
     }
     log.screen.flush()
+    run.keepJournal(of: plan, jobText: loaded.sources.first?.text ?? [])
 
     let (library, descriptor) = LibraryOutput.begin()
     let screen = Screen(terminal.moved(to: descriptor))
@@ -175,6 +177,22 @@ enum RunCommand {
     library?.end()
     screen.flush()
     return code
+  }
+
+  /// Works on items for the run that started this process.
+  private static func serve(_ link: ParentLink, _ loader: JobLoader) -> Never {
+    let beginning = link.begin()
+    let loaded = loader.load(beginning.job, name: beginning.file, folder: beginning.folder)
+    guard let job = loaded.job else {
+      let found = loaded.diagnostics.first { $0.severity == .error }
+      link.refuse(
+        StageError(
+          "child-start", "no process could be started for the picture", kind: .job,
+          cause: found?.message ?? "the job cannot be read any more"))
+    }
+    var options = RunOptions()
+    options.jobs = 1
+    JobRun(job: job, options: options, identity: beginning.identity).serve(link)
   }
 
   /// A value shared with the handler of signals.

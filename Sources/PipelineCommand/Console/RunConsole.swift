@@ -116,8 +116,8 @@ final class RunConsole: RunObserver {
     state.withLock { $0.progress.isStopping = true }
     log.write(
       .warning, "stopping",
-      "\(Wording.signal(signal)): stopping; items in flight get \(Wording.duration(graceTime)), again to stop at once",
-      [("signal", .string(Wording.signal(signal))), ("graceSeconds", .number(graceTime))])
+      "\(SignalName.text(signal)): stopping; items in flight get \(Wording.duration(graceTime)), again to stop at once",
+      [("signal", .string(SignalName.text(signal))), ("graceSeconds", .number(graceTime))])
   }
 
   /// Ends the progress display; afterwards only the summary is written.

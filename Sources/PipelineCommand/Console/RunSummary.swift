@@ -71,7 +71,7 @@ struct RunSummary: Sendable {
 
   private var stopText: String? {
     switch outcome.stop {
-    case .interrupted(let signal): "interrupted by \(Wording.signal(signal))"
+    case .interrupted(let signal): "interrupted by \(SignalName.text(signal))"
     case .deadline: "stopped: the run's deadline was reached; run.deadline sets it"
     case .failure: "stopped after the first failure"
     case nil: nil
