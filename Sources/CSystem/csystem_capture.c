@@ -56,14 +56,17 @@ static void copy_rest(void) {
   }
 }
 
+// Does what is left to do in this program before it takes up again.
+static void take_up(int number) {
+  if (is_terminal) put("\r\033[K", 4);
+  dup2(original, 2);
+  // What was not yet taken goes on with the run.
+  csystem_take_up(number, captured, atomic_load(&taken));
+}
+
 static void on_fault(int number, siginfo_t *information, void *context) {
   int error = errno;
-  if (atomic_load(&is_active) && csystem_take_up_applies(information)) {
-    if (is_terminal) put("\r\033[K", 4);
-    dup2(original, 2);
-    // What was not yet taken goes on with the run.
-    csystem_take_up(number, captured, atomic_load(&taken));
-  }
+  if (atomic_load(&is_active) && csystem_take_up_applies(information)) take_up(number);
   copy_rest();
   // Who comes next (Swift's backtracer, a core dump's helper) writes where people read.
   dup2(original, 2);
@@ -90,7 +93,10 @@ static void on_fault(int number, siginfo_t *information, void *context) {
 }
 
 // A library that calls exit() has often just said why.
-static void on_exit_call(void) { copy_rest(); }
+static void on_exit_call(void) {
+  if (atomic_load(&is_active) && csystem_take_up_applies(NULL)) take_up(0);
+  copy_rest();
+}
 
 void csystem_capture_continue(int file, long offset) {
   inherited = file;

@@ -31,6 +31,14 @@ struct temporary {
   char path[longest_path];
 };
 
+// A file that gets its name. Whether it had done so when the program crashed is seen by its number.
+struct naming {
+  // 0 for nothing, 1 for a name that something may have had, 2 for a new one.
+  _Atomic int32_t kind;
+  uint64_t device, number;
+  char path[longest_path];
+};
+
 struct journal {
   uint64_t magic;
   int64_t items;
@@ -39,6 +47,8 @@ struct journal {
   _Atomic int64_t fields[csystem_field_count];
   _Atomic int32_t children[child_count];
   struct temporary temporaries[temporary_count];
+  _Atomic uint64_t next_naming;
+  struct naming namings[csystem_naming_count];
   _Atomic uint8_t states[];
 };
 
@@ -150,6 +160,33 @@ int csystem_journal_take_temporary(pid_t owner, char *path) {
   return 0;
 }
 
+void csystem_journal_add_naming(const char *temporary, const char *path, int is_new) {
+  size_t length = strlen(path);
+  struct stat status;
+  if (length >= longest_path || lstat(temporary, &status) < 0) return;
+  struct naming *naming = &journal->namings[atomic_fetch_add(&journal->next_naming, 1) % csystem_naming_count];
+  atomic_store(&naming->kind, 0);
+  naming->device = status.st_dev;
+  naming->number = status.st_ino;
+  memcpy(naming->path, path, length + 1);
+  atomic_store(&naming->kind, is_new ? 2 : 1);
+}
+
+int csystem_journal_naming(int number, char *path) {
+  struct naming *naming = &journal->namings[number];
+  int kind = atomic_load(&naming->kind);
+  if (kind == 0) return 0;
+  memcpy(path, naming->path, longest_path);
+  path[longest_path - 1] = 0;
+  struct stat status;
+  if (lstat(path, &status) < 0 || status.st_dev != naming->device || status.st_ino != naming->number) return 0;
+  return kind;
+}
+
+void csystem_journal_clear_namings(void) {
+  for (int i = 0; i < csystem_naming_count; i++) atomic_store(&journal->namings[i].kind, 0);
+}
+
 void csystem_journal_add_child(pid_t child) {
   for (int i = 0; i < child_count; i++) {
     int32_t free_place = 0;
@@ -197,7 +234,7 @@ int csystem_take_up_applies(const siginfo_t *information) {
   while (state == under_way && !pthread_equal(taking_up, pthread_self())) pause();
   if (state != armed || journal->owner != getpid()) return 0;
   // A fault is of the kernel's making or the process's own: a signal from elsewhere is meant to end the program.
-  if (information->si_code <= 0 && information->si_pid != getpid()) return 0;
+  if (information && information->si_code <= 0 && information->si_pid != getpid()) return 0;
   int64_t ended = 0, in_flight = 0;
   for (int64_t i = 0; i < journal->items; i++) {
     int item = atomic_load_explicit(&journal->states[i], memory_order_relaxed);

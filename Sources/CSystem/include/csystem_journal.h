@@ -37,7 +37,8 @@ enum csystem_journal_field {
   csystem_stop_signal,
   /// Whether items are worked on in children.
   csystem_uses_children,
-  /// How often the program crashed and took up again, the signal of the last time, and how many items had ended then.
+  /// How often the program crashed and took up again, the signal of the last time (0 where a library
+  /// called exit), and how many items had ended then.
   csystem_crashes, csystem_crash_signal, csystem_ended_at_crash,
   csystem_field_count,
 };
@@ -51,6 +52,15 @@ void csystem_journal_remove_temporary(const char *path);
 /// Forgets one temporary file of a process that is no more, or of any process where `owner` is 0, and copies its path,
 /// up to 4096 bytes with the closing 0, to `path`. Returns 0 where there is none left.
 int csystem_journal_take_temporary(pid_t owner, char *path);
+
+/// Notes that a temporary file is about to get its name, for the last 256 of them; `is_new` where nothing has that name.
+void csystem_journal_add_naming(const char *temporary, const char *path, int is_new);
+enum { csystem_naming_count = 256 };
+/// Whether the file of a note (from 0) has got its name and has it still: 0, or 1, or 2 where nothing had the name
+/// before. Copies the name, up to 4096 bytes with the closing 0, to `path`.
+int csystem_journal_naming(int number, char *path);
+/// Forgets all these notes.
+void csystem_journal_clear_namings(void);
 
 /// Notes a child that was started, and forgets one before it is waited for.
 void csystem_journal_add_child(pid_t child);

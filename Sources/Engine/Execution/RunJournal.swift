@@ -51,10 +51,79 @@ struct RunJournal: Sendable {
     return number < ItemStatus.allCases.count ? .ended(ItemStatus.allCases[number]) : .untouched
   }
 
+  // MARK: The run
+
   /// Whether items are worked on in children; holds for the rest of the run, crashes or not.
   var usesChildren: Bool {
     get { csystem_journal_get(csystem_uses_children) != 0 }
     nonmutating set { csystem_journal_set(csystem_uses_children, newValue ? 1 : 0) }
+  }
+
+  var planDescriptor: Int32 {
+    get { Int32(csystem_journal_get(csystem_plan_descriptor)) }
+    nonmutating set { csystem_journal_set(csystem_plan_descriptor, Int64(newValue)) }
+  }
+
+  var spoolDescriptor: Int32 {
+    get { Int32(csystem_journal_get(csystem_spool_descriptor)) }
+    nonmutating set { csystem_journal_set(csystem_spool_descriptor, Int64(newValue)) }
+  }
+
+  /// Bytes of whole entries in the spool.
+  var spoolEnd: Int {
+    get { Int(csystem_journal_get(csystem_spool_end)) }
+    nonmutating set { csystem_journal_set(csystem_spool_end, Int64(newValue)) }
+  }
+
+  /// The signal that was asked to end the run; 0 for none.
+  var stopSignal: Int32 {
+    get { Int32(csystem_journal_get(csystem_stop_signal)) }
+    nonmutating set { csystem_journal_set(csystem_stop_signal, Int64(newValue)) }
+  }
+
+  var crashes: Int { Int(csystem_journal_get(csystem_crashes)) }
+  var crashSignal: Int32 { Int32(csystem_journal_get(csystem_crash_signal)) }
+
+  /// Notes the time of the first start.
+  func begin() {
+    if csystem_journal_get(csystem_begin) == 0 { csystem_journal_set(csystem_begin, Self.nanoseconds()) }
+  }
+
+  /// Seconds since the first start; the time of all lives of the program.
+  var elapsed: Double {
+    let begin = csystem_journal_get(csystem_begin)
+    return begin == 0 ? 0 : Double(Self.nanoseconds() - begin) / 1e9
+  }
+
+  private static func nanoseconds() -> Int64 {
+    var time = timespec()
+    clock_gettime(CLOCK_BOOTTIME, &time)
+    return Int64(time.tv_sec) * 1_000_000_000 + Int64(time.tv_nsec)
+  }
+
+  // MARK: Crashes
+
+  /// From now on a crash while items are in flight is taken up after.
+  func arm() { csystem_take_up_arm() }
+  func disarm() { csystem_take_up_disarm() }
+
+  /// Lets the capture of standard error go on where the program that crashed has left it.
+  func continueCapture() {
+    let descriptor = Int32(csystem_journal_get(csystem_capture_descriptor))
+    guard descriptor >= 0 else { return }
+    csystem_capture_continue(descriptor, Int(csystem_journal_get(csystem_capture_taken)))
+  }
+
+  /// Ends the children of the program that crashed; they are this process's own.
+  func endChildren() {
+    let deadline = ContinuousClock.now + .seconds(2)
+    while true {
+      let child = csystem_journal_take_child()
+      guard child != 0 else { return }
+      kill(child, SIGKILL)
+      // One that hangs in the kernel is left to it.
+      while waitpid(child, nil, WNOHANG) == 0, ContinuousClock.now < deadline { _ = poll(nil, 0, 2) }
+    }
   }
 
   // MARK: Temporary files
@@ -63,7 +132,23 @@ struct RunJournal: Sendable {
   func makeTemporaries() -> TemporaryFiles {
     TemporaryFiles(
       onInsert: { path in path.withCString { csystem_journal_add_temporary($0) } },
-      onRemove: { path in path.withCString { csystem_journal_remove_temporary($0) } })
+      onRemove: { path in path.withCString { csystem_journal_remove_temporary($0) } },
+      onNaming: { temporary, path, isNew in
+        temporary.withCString { from in path.withCString { csystem_journal_add_naming(from, $0, isNew ? 1 : 0) } }
+      })
+  }
+
+  /// Files that have got their name not long before the crash and have it still, and whether nothing had it before.
+  /// Forgets them.
+  func takeNamed() -> [PathBytes: Bool] {
+    var named: [PathBytes: Bool] = [:]
+    var buffer = [CChar](repeating: 0, count: Int(PATH_MAX))
+    for number in 0..<Int32(csystem_naming_count) {
+      let kind = csystem_journal_naming(number, &buffer)
+      if kind != 0 { named[PathBytes(buffer.prefix { $0 != 0 }.map { UInt8(bitPattern: $0) })] = kind == 2 }
+    }
+    csystem_journal_clear_namings()
+    return named
   }
 
   /// Removes the files that a process which is no more has left; with nil, those of all processes.

@@ -29,6 +29,11 @@ struct RunSummary: Sendable {
           ? "libraries wrote \(libraryLines.count) lines (--verbose shows all); the last:" : "libraries wrote:")
       lines += libraryLines.last.map { "  " + Wording.oneLine($0) }
     }
+    if !isQuiet, outcome.crashes > 0 {
+      lines.append(
+        outcome.crashes == 1
+          ? "the program crashed and took up again" : "the program crashed \(outcome.crashes) times and took up again")
+    }
     if outcome.abandonedWorkers > 0 {
       lines.append(
         outcome.abandonedWorkers == 1

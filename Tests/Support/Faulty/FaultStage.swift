@@ -7,14 +7,20 @@ import PipelineKit
 /// names pass.
 struct FaultStage: Stage {
   static let atStart = Field<Bool>.boolean("atStart", default: false, help: "crashes before the first picture")
+  static let atSecondStart = Field<Bool>.boolean(
+    "atSecondStart", default: false, help: "crashes before the first picture, if it has been started before")
   static let spec = StageSpec(
-    name: "test.fault", summary: "Crashes or hangs where a picture's name says so.", fields: [atStart],
+    name: "test.fault", summary: "Crashes or hangs where a picture's name says so.", fields: [atStart, atSecondStart],
     examples: [#"{ "stage": "test.fault" }"#])
 
   static func plan(_ settings: Settings) -> StagePlan { StagePlan(accepts: .source) }
 
   init(_ settings: Settings, resources: StageResources) throws(StageError) {
     if settings[Self.atStart] { Self.writeToNull() }
+    if settings[Self.atSecondStart] {
+      let isFirst = open("started", O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0o600) >= 0
+      if !isFirst { Self.writeToNull() }
+    }
   }
 
   func process(_ item: Item, in context: StageContext) throws(StageError) -> Outcome {
@@ -32,8 +38,7 @@ struct FaultStage: Stage {
       usleep(300_000)
     case "once":
       // The first time only, as where two threads have to meet.
-      let marker = item.identity.path.parent.joining("\(name).seen")
-      let isFirst = marker.withCString { open($0, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0o600) } >= 0
+      let isFirst = open("\(name).seen", O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0o600) >= 0
       if isFirst { Self.writeToNull() }
     default: break
     }
