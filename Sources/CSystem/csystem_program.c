@@ -86,6 +86,8 @@ int csystem_program_remember(void) {
   return 0;
 }
 
+int csystem_program_is_known(void) { return arguments != NULL; }
+
 const char *csystem_program_word(void) { return word_of_this; }
 
 int csystem_program_spawn(const char *word, int first, int second, int *child) {

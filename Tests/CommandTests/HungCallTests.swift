@@ -152,6 +152,27 @@ struct FaultyScene {
     #expect(codes.count { $0 == "output-collision" } == 9)
   }
 
+  /// Without children the work is done here, whatever threads it costs; a suspect is not.
+  @Test func childrenThatDoNotStartAreDoneWithout() throws {
+    var faults: [Int: String] = [:]
+    for index in 0..<5 { faults[index] = "hang" }
+    let faulty = try FaultyScene(
+      20, faults: faults, itemDeadline: 0.5, stage: #"{ "stage": "test.fault", "atChildStart": true }"#)
+    let result = faulty.start("--jobs", "2").finish()
+    #expect(result.exitCode == 1, "\(result.error)")
+    try faulty.checkReport(["hang": "deadline"], of: 20, exitCode: 1)
+
+    let crashing = try FaultyScene(
+      20, faults: [10: "segv"], stage: #"{ "stage": "test.fault", "atChildStart": true }"#)
+    let crashed = crashing.start("--jobs", "1").finish()
+    #expect(crashed.exitCode == 1, "\(crashed.error)")
+    let items = try #require(try crashing.scene.report()["items"]?.arrayValue)
+    #expect(items[10]["error"]?["code"]?.stringValue == "child-start")
+    #expect(items[10]["error"]?["cause"]?.stringValue?.contains("SIGSEGV") == true)
+    #expect(items.count { $0["status"]?.stringValue == "done" } > 10)
+    try check(try crashing.scene.report(), exitCode: 1, in: crashing.scene)
+  }
+
   @Test(arguments: [SIGINT, SIGKILL]) func theEndOfTheRunIsTheEndOfItsChildren(_ signal: Int32) throws {
     var faults: [Int: String] = [:]
     for index in 0..<30 { faults[index] = "hang" }

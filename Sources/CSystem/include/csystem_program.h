@@ -6,6 +6,9 @@
 /// where the program cannot be started again: there is no /proc. Once a process, before any other thread is started.
 int csystem_program_remember(void);
 
+/// Whether csystem_program_remember has succeeded.
+int csystem_program_is_known(void);
+
 /// The word that this process was started again with; empty where somebody else started it.
 const char *csystem_program_word(void);
 

@@ -88,6 +88,8 @@ final class Executor: Sendable {
     var isOver = false
     /// Items are worked on in children from now on.
     var usesChildren = false
+    /// A child could not be started; no other is tried.
+    var lacksChildren = false
     /// Items still to be tried alone, before all others, and the one that is.
     var suspects: [Int] = []
     var suspect: Int?
@@ -301,12 +303,28 @@ final class Executor: Sendable {
   private func moveToChildren() {
     guard launcher != nil, let first = stages.first else { return }
     let isNew = state.withLock { state in
-      defer { state.usesChildren = true }
-      return !state.usesChildren
+      guard !state.usesChildren, !state.lacksChildren else { return false }
+      state.usesChildren = true
+      return true
     }
     guard isNew else { return }
     journal?.usesChildren = true
     for item in lanes.withLock({ $0[first.plan.lane] })?.takeUnstarted() ?? [] { submitToChild(item) }
+  }
+
+  var mayStartChildren: Bool { state.withLock { !$0.lacksChildren } }
+
+  /// Has an item worked on in this process for want of a child, and all others from now on; false for one that must not
+  /// be.
+  func resumeHere(_ run: ItemRun) -> Bool {
+    let isAllowed = state.withLock { state in
+      guard state.suspect != run.index else { return false }
+      state.usesChildren = false
+      state.lacksChildren = true
+      return true
+    }
+    if isAllowed { submit(run, atStage: 0) }
+    return isAllowed
   }
 
   /// Whether an item's fate is still open.

@@ -20,8 +20,10 @@ struct RunJournal: Sendable {
 
   private init() {}
 
-  /// Nil where this system cannot have one.
-  static func make(items: Int) -> RunJournal? { csystem_journal_make(Int64(items)) == 0 ? RunJournal() : nil }
+  /// Nil where this system cannot have one, or this program cannot be started again.
+  static func make(items: Int) -> RunJournal? {
+    csystem_program_is_known() != 0 && csystem_journal_make(Int64(items)) == 0 ? RunJournal() : nil
+  }
 
   /// The journal that was inherited.
   ///

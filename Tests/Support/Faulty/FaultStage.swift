@@ -9,14 +9,18 @@ struct FaultStage: Stage {
   static let atStart = Field<Bool>.boolean("atStart", default: false, help: "crashes before the first picture")
   static let atSecondStart = Field<Bool>.boolean(
     "atSecondStart", default: false, help: "crashes before the first picture, if it has been started before")
+  static let atChildStart = Field<Bool>.boolean(
+    "atChildStart", default: false, help: "crashes before the first picture of a child")
   static let spec = StageSpec(
-    name: "test.fault", summary: "Crashes or hangs where a picture's name says so.", fields: [atStart, atSecondStart],
+    name: "test.fault", summary: "Crashes or hangs where a picture's name says so.",
+    fields: [atStart, atSecondStart, atChildStart],
     examples: [#"{ "stage": "test.fault" }"#])
 
   static func plan(_ settings: Settings) -> StagePlan { StagePlan(accepts: .source) }
 
   init(_ settings: Settings, resources: StageResources) throws(StageError) {
     if settings[Self.atStart] { Self.writeToNull() }
+    if settings[Self.atChildStart], resources.run.shard?.hasPrefix("child") == true { Self.writeToNull() }
     if settings[Self.atSecondStart] {
       let isFirst = open("started", O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0o600) >= 0
       if !isFirst { Self.writeToNull() }

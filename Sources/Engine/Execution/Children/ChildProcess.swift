@@ -91,9 +91,11 @@ struct ChildLauncher: Sendable {
 
   /// Starts a child and waits until its stages are ready.
   ///
+  /// - Parameter onSpawn: given the child before it is ready, so that it can be killed.
   /// - Throws: `child-start`, or what keeps the stages from being made.
-  func start() throws(StageError) -> ChildProcess {
+  func start(onSpawn: (ChildProcess) -> Void) throws(StageError) -> ChildProcess {
     let child = try ChildProcess.start(journal: journal)
+    onSpawn(child)
     let deadline = ContinuousClock.now + .seconds(Self.startSeconds)
     let answer = child.conversation.send(begin, until: deadline) ? child.conversation.receive(until: deadline) : .closed
     if case .message(let message) = answer, Message.kind(message) == "ready" { return child }

@@ -16,7 +16,9 @@ extension Executor {
       do throws(StageError) {
         child = if let present = worker.child { present } else { try startChild(for: worker) }
       } catch {
-        conclude(run, .failed, error: error)
+        // Work that has crashed the program once is not done here again; for all other work, here is better than not
+        // at all.
+        if !resumeHere(run) { conclude(run, .failed, error: error) }
         return
       }
       // It may have been ended while the child started, when there was nothing to kill yet.
@@ -46,10 +48,13 @@ extension Executor {
   }
 
   private func startChild(for worker: ChildLane.Worker) throws(StageError) -> ChildProcess {
-    guard let launcher else { throw ChildProcess.failure("this program cannot be started again") }
-    let child = try launcher.start()
-    worker.adopt(child)
-    return child
+    guard let launcher, mayStartChildren else { throw ChildProcess.failure("an earlier one could not be started") }
+    do throws(StageError) {
+      return try launcher.start { worker.adopt($0) }
+    } catch {
+      worker.forget()
+      throw error
+    }
   }
 
   private func currentStage(_ run: ItemRun) -> Int {
