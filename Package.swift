@@ -46,8 +46,13 @@ let package = Package(
     // Measures inference alone against OpenVINO's own tool; see Tests/Benchmarks/inference.sh.
     .executableTarget(name: "inference-bench", dependencies: ["Inference"], path: "Tests/Benchmarks/InferenceBench"),
 
+    // The program with a stage that crashes and hangs, for tests of what a run outlives.
+    .executableTarget(
+      name: "pipeline-faulty", dependencies: ["PipelineCommand", "Stages", "PipelineKit", "JobSyntax"],
+      path: "Tests/Support/Faulty"),
+
     // What tests share: temporary folders, pictures made in code, running the program.
-    .target(name: "TestSupport", dependencies: ["Imaging", "JobSyntax"], path: "Tests/Support"),
+    .target(name: "TestSupport", dependencies: ["Imaging", "JobSyntax"], path: "Tests/Support", exclude: ["Faulty"]),
     .testTarget(name: "JobSyntaxTests", dependencies: ["JobSyntax", "TestSupport"]),
     .testTarget(name: "ImagingTests", dependencies: ["Imaging", "TestSupport"]),
     .testTarget(name: "InferenceTests", dependencies: ["Inference", "Imaging", "TestSupport"]),

@@ -1,6 +1,9 @@
 #define _GNU_SOURCE
 #include "csystem_capture.h"
 
+#include "csystem_take_up.h"
+#include "csystem_threads.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/falloc.h>
@@ -12,6 +15,7 @@
 
 static int original = -1;
 static int captured = -1;
+static int inherited = -1;
 static int is_terminal = 0;
 static atomic_int is_active = 0;
 // How far the captured bytes were taken. Atomic because the fault handler reads it from any thread.
@@ -52,8 +56,17 @@ static void copy_rest(void) {
   }
 }
 
+// Does what is left to do in this program before it takes up again.
+static void take_up(int number) {
+  if (is_terminal) put("\r\033[K", 4);
+  dup2(original, 2);
+  // What was not yet taken goes on with the run.
+  csystem_take_up(number, captured, atomic_load(&taken));
+}
+
 static void on_fault(int number, siginfo_t *information, void *context) {
   int error = errno;
+  if (atomic_load(&is_active) && csystem_take_up_applies(information)) take_up(number);
   copy_rest();
   // Who comes next (Swift's backtracer, a core dump's helper) writes where people read.
   dup2(original, 2);
@@ -80,13 +93,21 @@ static void on_fault(int number, siginfo_t *information, void *context) {
 }
 
 // A library that calls exit() has often just said why.
-static void on_exit_call(void) { copy_rest(); }
+static void on_exit_call(void) {
+  if (atomic_load(&is_active) && csystem_take_up_applies(NULL)) take_up(0);
+  copy_rest();
+}
+
+void csystem_capture_continue(int file, long offset) {
+  inherited = file;
+  atomic_store(&taken, offset);
+}
 
 int csystem_capture_begin(int *where) {
   if (original >= 0) return EALREADY;
   int copy = fcntl(2, F_DUPFD_CLOEXEC, 3);
   if (copy < 0) return errno;
-  int file = memfd_create("stderr", MFD_CLOEXEC);
+  int file = inherited >= 0 ? inherited : memfd_create("stderr", MFD_CLOEXEC);
   int failure = 0;
   if (file < 0 || fcntl(file, F_SETFL, O_APPEND) < 0 || dup2(file, 2) < 0) {
     failure = errno;
@@ -98,6 +119,7 @@ int csystem_capture_begin(int *where) {
   is_terminal = isatty(copy);
   original = copy;
   atomic_store(&is_active, 1);
+  csystem_use_fault_stack();
   struct sigaction action = {.sa_sigaction = on_fault, .sa_flags = SA_SIGINFO | SA_NODEFER | SA_ONSTACK};
   sigemptyset(&action.sa_mask);
   for (int i = 0; i < fault_count; i++) {

@@ -16,6 +16,8 @@ public struct RunOutcome: Sendable {
   public var workers: Int
   /// Workers whose call had not come back when an item's time was over. Some may still be busy.
   public var abandonedWorkers: Int
+  /// How often the program crashed and took up again.
+  public var crashes: Int
   /// Problems of stages while finishing.
   public var finishErrors: [StageError]
   /// Why no item could be started at all.
@@ -33,6 +35,27 @@ public struct RunOutcome: Sendable {
   }
 }
 
+/// What a run is known by, in all processes that work for it.
+public struct RunIdentity: Sendable {
+  public var runID: String
+  /// Seconds since 1970.
+  public var started: Double
+  /// Goes into the names of temporary files, where another process of the run uses the others.
+  public var part: String?
+
+  public init(runID: String, started: Double, part: String? = nil) {
+    self.runID = runID
+    self.started = started
+    self.part = part
+  }
+
+  /// A run that starts now.
+  static func new() -> RunIdentity {
+    let now = RunClock.now()
+    return RunIdentity(runID: RunClock.identifier(of: now), started: now)
+  }
+}
+
 /// One run of one job: plan it, execute it, report it.
 public final class JobRun: Sendable {
   public let job: Job
@@ -44,23 +67,43 @@ public final class JobRun: Sendable {
   private let names: OutputNames
   private let facts = RunFacts()
   private let spool: ReportSpool?
+  private let claims = OutputClaims()
+  private let past: PastRun?
+  /// After so many crashes all items are worked on in children: each costs the time of a start, and pictures that were
+  /// in flight for nothing.
+  private static let mostCrashes = 3
 
   private struct State {
     var executor: Executor?
     var pendingStop: StopReason?
+    var journal: RunJournal?
+    var launcher: ChildLauncher?
+    /// Whether the program could go on after a crash.
+    var canTakeUp = false
+    /// Items whose output had taken their input's place when the program crashed, before they had ended.
+    var replacedInputs: Set<Int> = []
   }
   private let state = Mutex(State())
 
-  public init(job: Job, options: RunOptions) {
+  /// - Parameters:
+  ///   - identity: of a run that another process has begun; nil for one that starts now.
+  ///   - past: the run, where the program has crashed in it.
+  public init(job: Job, options: RunOptions, identity: RunIdentity? = nil, past: PastRun? = nil) {
+    let identity = past?.identity ?? identity ?? .new()
+    self.past = past
     self.job = job
     self.options = options
     workers = max(1, options.jobs ?? Machine.processors)
-    started = RunClock.now()
+    started = identity.started
     values = RunValues(
-      baseFolder: job.baseFolder, runID: RunClock.identifier(of: started),
-      runDate: RunClock.day(of: started, zone: job.timeZone))
+      baseFolder: job.baseFolder, runID: identity.runID, runDate: RunClock.day(of: started, zone: job.timeZone),
+      shard: identity.part)
     names = OutputNames(job: job, run: values)
-    spool = options.keepsReport ? ReportSpool(folder: "/var/tmp") : nil
+    if let past {
+      spool = ReportSpool(continuing: past.journal, keepsAll: options.keepsReport)
+    } else {
+      spool = options.keepsReport || options.isJournaled ? ReportSpool(keepsAll: options.keepsReport) : nil
+    }
   }
 
   /// Works out what there is to do. Reads folders, lists and manifests, but no picture.
@@ -71,42 +114,127 @@ public final class JobRun: Sendable {
     names.all(for: plan.identity(of: plan.inputs[index]))
   }
 
+  /// Takes in what a run has kept from before a crash: which outputs are written, which failures the summary has.
+  /// Removes new outputs of items that had not ended, since these are made again.
+  ///
+  /// - Parameter body: given each record that a summary has something to say about.
+  public func recall(_ body: (ItemRecord) -> Void) {
+    guard let past else { return }
+    var resolver = FolderResolver()
+    var named = past.journal.takeNamed()
+    spool?.replay { outputs, record in
+      for path in outputs {
+        _ = claims.claim(resolver.resolve(path))
+        named[path] = nil
+      }
+      if let record { body(record) }
+    }
+    var replaced: Set<PathBytes> = []
+    for (path, isNew) in named {
+      if isNew { _ = path.withCString { unlink($0) } } else { replaced.insert(resolver.resolve(path)) }
+    }
+    guard !replaced.isEmpty else { return }
+    let items = past.suspects.filter { !replaced.isDisjoint(with: resolver.places(of: past.input(at: $0))) }
+    state.withLock { $0.replacedInputs = Set(items) }
+  }
+
+  /// Keeps what it takes to go on after a crash of the program, and to have items worked on in other processes, where
+  /// calls that do not return have cost too many threads of this one. Needs `isJournaled`. Where this system lacks
+  /// something for it, crashes and hung calls have the consequences they have anywhere.
+  ///
+  /// - Parameters:
+  ///   - jobText: the job file as it was read.
+  ///   - reportPath: where the report goes; absolute.
+  public func keepJournal(of plan: RunPlan, jobText: [UInt8], reportPath: PathBytes?) {
+    guard options.isJournaled, let journal = past?.journal ?? .make(items: plan.inputs.count) else { return }
+    let launcher = ChildLauncher(
+      journal: journal,
+      begin: Message.make(
+        "begin",
+        [
+          ("job", .string(String(decoding: jobText, as: UTF8.self))), ("file", .string(job.file)),
+          ("folder", .string(job.baseFolder.display)), ("run", .string(values.runID)), ("started", .number(started)),
+        ]))
+    var canTakeUp = spool?.attach(journal) ?? false
+    if past == nil, canTakeUp {
+      let file = PlanFile(
+        identity: RunIdentity(runID: values.runID, started: started), jobText: jobText, job: job,
+        reportPath: reportPath, plan: plan)
+      let descriptor = file.write()
+      journal.planDescriptor = descriptor ?? -1
+      canTakeUp = descriptor != nil
+    }
+    state.withLock { state in
+      state.journal = journal
+      state.launcher = launcher
+      state.canTakeUp = canTakeUp
+    }
+  }
+
   /// Does the work. Nothing is thrown once the first item has started: from then on the outcome tells.
   ///
   /// - Throws: where a stage cannot be made ready: a library, a model or a background is missing.
   public func execute(_ plan: RunPlan, observer: any RunObserver) throws(StageError) -> RunOutcome {
-    let stages = plan.workCount > 0 ? try makeStages(plan) : []
+    let stages = plan.workCount > 0 ? try makeStages(workCount: plan.workCount) : []
+    let (journal, launcher, canTakeUp, replaced) = state.withLock {
+      ($0.journal, $0.launcher, $0.canTakeUp, $0.replacedInputs)
+    }
+    let stopsOnFailure = options.failFast || job.onError == .stop
     let executor = Executor(
       stages: stages,
       configuration: .init(
         computeWorkers: workers, memoryLimit: job.memoryLimit ?? Machine.memory / 2,
         itemDeadline: .seconds(job.itemDeadline), deadline: job.deadline.map { .seconds($0) },
-        graceTime: .seconds(job.graceTime), stopsOnFailure: options.failFast || job.onError == .stop),
+        graceTime: .seconds(job.graceTime), stopsOnFailure: stopsOnFailure),
       itemCount: plan.inputs.count, run: values, protected: plan.protected,
-      observer: Recorder(spool: spool, next: observer),
-      items: { plan.item(at: $0) })
+      claims: claims, journal: journal, past: past.map { Self.past($0) }, launcher: launcher,
+      observer: Recorder(spool: spool, journal: journal, next: observer),
+      items: { index in
+        let item = plan.item(at: index)
+        guard replaced.contains(index), case .run(let identity) = item else { return item }
+        return .decided(Self.replacedRecord(of: identity))
+      })
     let pending = state.withLock { state in
       state.executor = executor
       return state.pendingStop
     }
     if let pending { executor.stop(pending) }
+    if stopsOnFailure, let past, past.counts[.failed] > 0 { executor.stop(.failure) }
     let begin = ContinuousClock.now
+    journal?.begin()
+    if canTakeUp { journal?.arm() }
     let result = executor.execute()
-    let wall = ContinuousClock.now - begin
-    let finishErrors = Self.finish(stages)
+    journal?.disarm()
+    let wall = journal?.elapsed ?? (ContinuousClock.now - begin) / .seconds(1)
+    let finishErrors = result.finishErrors + Self.finish(stages)
     // Only a run that was cut short leaves any: their writers are gone or will be with the process.
     executor.temporaries.sealAndRemove()
     let usage = Machine.usage
     return RunOutcome(
-      counts: result.counts, stop: result.stop, wallSeconds: wall / .seconds(1),
+      counts: result.counts, stop: result.stop, wallSeconds: wall,
       cpuSeconds: usage.cpuSeconds, peakBytes: usage.peakBytes, workers: workers,
-      abandonedWorkers: result.hungWorkers, finishErrors: finishErrors)
+      abandonedWorkers: result.hungWorkers, crashes: journal?.crashes ?? 0, finishErrors: finishErrors)
+  }
+
+  /// The picture has been replaced by its result, which must not be taken for the picture and worked on again.
+  private static func replacedRecord(of identity: ItemIdentity) -> ItemRecord {
+    var record = ItemRecord(index: identity.index, input: identity.name.display, status: .failed)
+    record.error = StageError(
+      "crash", "the program crashed when the picture had been replaced by its result and this was not yet checked",
+      hint: "look at the picture; a run that does not replace its inputs could have tried again")
+    return record
+  }
+
+  private static func past(_ past: PastRun) -> Executor.Past {
+    Executor.Past(
+      elapsed: .seconds(past.journal.elapsed), counts: past.counts, suspects: past.suspects,
+      usesChildren: past.journal.usesChildren || past.crashes >= mostCrashes)
   }
 
   /// The outcome of a run whose stages could not be made ready: every item that had work to do was not attempted.
   public func outcome(of plan: RunPlan, failedToStart error: StageError) -> RunOutcome {
-    var counts = ItemCounts()
-    for index in plan.inputs.indices {
+    var counts = past?.counts ?? ItemCounts()
+    for index in plan.inputs.indices where past?.hasEnded(index) != true {
       let record: ItemRecord
       switch plan.item(at: index) {
       case .decided(let decided): record = decided
@@ -121,13 +249,14 @@ public final class JobRun: Sendable {
     let usage = Machine.usage
     return RunOutcome(
       counts: counts, stop: nil, wallSeconds: 0, cpuSeconds: usage.cpuSeconds, peakBytes: usage.peakBytes,
-      workers: workers, abandonedWorkers: 0, finishErrors: [], startError: error)
+      workers: workers, abandonedWorkers: 0, crashes: past?.crashes ?? 0, finishErrors: [], startError: error)
   }
 
   /// Ends the run early, from any thread: items in flight get the grace time; the second call ends them at once.
   public func stop(signal: Int32) {
     let executor = state.withLock { state in
       if state.executor == nil { state.pendingStop = .interrupted(signal) }
+      state.journal?.stopSignal = signal
       return state.executor
     }
     executor?.stop(.interrupted(signal))
@@ -167,7 +296,7 @@ public final class JobRun: Sendable {
         ("started", .string(RunClock.timestamp(of: started))),
         ("wallSeconds", .number(Self.rounded(outcome.wallSeconds))),
         ("cpuSeconds", .number(Self.rounded(outcome.cpuSeconds))), ("peakBytes", .integer(outcome.peakBytes)),
-        ("workers", .integer(outcome.workers)), ("versions", .object(versions)),
+        ("workers", .integer(outcome.workers)), ("crashes", .integer(outcome.crashes)), ("versions", .object(versions)),
       ] + other + [
         ("stop", stop),
         (
@@ -185,7 +314,7 @@ public final class JobRun: Sendable {
 
   private static func rounded(_ seconds: Double) -> Double { (seconds * 1000).rounded() / 1000 }
 
-  private func makeStages(_ plan: RunPlan) throws(StageError) -> [ExecutableStage] {
+  func makeStages(workCount: Int) throws(StageError) -> [ExecutableStage] {
     Machine.boundAllocator(workers: workers)
     do throws(ImagingError) {
       try Libvips.start()
@@ -195,7 +324,7 @@ public final class JobRun: Sendable {
         hint: error.hint)
     }
     // One libvips thread a picture while there are pictures enough for every worker; more only when there are not.
-    Libvips.setConcurrency(max(1, workers / max(1, min(workers, plan.workCount))))
+    Libvips.setConcurrency(max(1, workers / max(1, min(workers, workCount))))
     let resources = StageResources(
       run: values, computeWorkers: workers, facts: facts, decodeLimits: job.decodeLimits,
       workingSpace: job.stages.reduce(WorkingSpace()) { $0.union($1.plan.workingSpace) },
@@ -217,7 +346,7 @@ public final class JobRun: Sendable {
   }
 
   /// Lets every stage finish; one that does not return within ten seconds is left behind.
-  private static func finish(_ stages: [ExecutableStage]) -> [StageError] {
+  static func finish(_ stages: [ExecutableStage]) -> [StageError] {
     let errors = Mutexed<[StageError]>([])
     for stage in stages {
       let done = DispatchSemaphore(value: 0)
@@ -247,10 +376,12 @@ public final class JobRun: Sendable {
   /// Keeps each record for the report before anyone else sees it.
   private struct Recorder: RunObserver {
     let spool: ReportSpool?
+    let journal: RunJournal?
     let next: any RunObserver
 
     func itemEnded(_ record: ItemRecord, finished: Int) {
       spool?.append(record)
+      journal?.end(record.index, record.status)
       next.itemEnded(record, finished: finished)
     }
   }

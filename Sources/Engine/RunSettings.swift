@@ -19,13 +19,20 @@ public enum Machine {
     return min(physical, Int(limit.rlim_cur))
   }
 
-  /// Seconds of processor time used so far, and the most bytes of memory held at one time.
+  /// Seconds of processor time used so far, those of children that have ended included, and the most bytes of memory
+  /// that one process held at one time.
   static var usage: (cpuSeconds: Double, peakBytes: Int) {
     var usage = rusage()
     getrusage(__rusage_who_t(RUSAGE_SELF.rawValue), &usage)
     let seconds = Double(usage.ru_utime.tv_sec + usage.ru_stime.tv_sec)
     let micros = Double(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec)
-    return (seconds + micros / 1e6, usage.ru_maxrss * 1024)
+    var children = rusage()
+    getrusage(__rusage_who_t(RUSAGE_CHILDREN.rawValue), &children)
+    let childSeconds = Double(children.ru_utime.tv_sec + children.ru_stime.tv_sec)
+    let childMicros = Double(children.ru_utime.tv_usec + children.ru_stime.tv_usec)
+    return (
+      seconds + childSeconds + (micros + childMicros) / 1e6, max(usage.ru_maxrss, children.ru_maxrss) * 1024
+    )
   }
 
   /// Keeps the allocator from giving every thread an arena of its own, which never shrinks again: memory would follow
@@ -43,6 +50,9 @@ public struct RunOptions: Sendable {
   public var failFast = false
   /// Whether the report's items are kept.
   public var keepsReport = false
+  /// Whether the run outlives crashes of the program, and calls that do not return: for the one run of a command line
+  /// program, which is started again with its own arguments. See `JobRun.keepJournal`.
+  public var isJournaled = false
   /// The program's version, for the report.
   public var programVersion = ""
 

@@ -1,3 +1,4 @@
+import CSystem
 import Glibc
 import JobSyntax
 import PipelineKit
@@ -16,6 +17,8 @@ public enum PipelineCommand {
   ///   - arguments: the command line, the program's name first.
   public static func main(registry: StageRegistry, arguments: [String] = CommandLine.arguments) -> Never {
     StandardStreams.fillClosed()
+    // Where it fails, a run just does not outlive what it would otherwise.
+    _ = csystem_program_remember()
     signal(SIGPIPE, SIG_IGN)
     let output = ResultOutput()
     var code = execute(Array(arguments.dropFirst()), Invocation(registry: registry, output: output))

@@ -62,6 +62,7 @@ public enum AtomicFile {
     // Some network file systems tell only here that the data did not fit.
     guard close(descriptor) == 0 else { throw failure("cannot write \(path.printable)", errno) }
     try check(temporary)
+    temporaries?.willName(temporary, path, isNew: existing == .keep)
     let problem = try step {
       temporary.withCString { from in
         path.withCString { to in

@@ -9,8 +9,18 @@ public struct ProtectedPaths: Sendable {
   /// What the job reads besides, with the words for it.
   private var others: [PathBytes: String] = [:]
 
+  private var ask: (@Sendable (_ path: PathBytes, _ resolved: PathBytes, _ mayReplaceInputs: Bool) -> StageError?)?
+
   /// Nothing is protected.
   public init() {}
+
+  /// Paths that another process knows.
+  ///
+  /// - Parameter ask: answers as `refusal` there.
+  public init(
+    asking ask:
+      @escaping @Sendable (_ path: PathBytes, _ resolved: PathBytes, _ mayReplaceInputs: Bool) -> StageError?
+  ) { self.ask = ask }
 
   /// - Parameters:
   ///   - inputs: absolute paths.
@@ -34,6 +44,7 @@ public struct ProtectedPaths: Sendable {
   ///   - resolved: the same path with the links of its folder followed, by `FolderResolver.resolve`.
   ///   - mayReplaceInputs: frees the inputs, and nothing else.
   public func refusal(of path: PathBytes, resolved: PathBytes, mayReplaceInputs: Bool) -> StageError? {
+    if let ask { return ask(path, resolved, mayReplaceInputs) }
     if let what = others[resolved] {
       return StageError(
         "output-overwrites-input", "the output \(path.printable) is \(what), which this job reads",

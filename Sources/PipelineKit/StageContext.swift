@@ -40,8 +40,10 @@ public final class ItemJournal: Sendable {
     public var isClosed = false
   }
   private let entries = Mutex(Entries())
+  private let confirm: @Sendable (OutputRecord) -> Bool
 
-  public init() {}
+  /// - Parameter confirm: has the last word on each output, where the item's fate is decided in another process.
+  public init(confirm: @escaping @Sendable (OutputRecord) -> Bool = { _ in true }) { self.confirm = confirm }
 
   public var snapshot: Entries { entries.withLock { $0 } }
 
@@ -56,6 +58,11 @@ public final class ItemJournal: Sendable {
       return true
     }
   }
+
+  /// Books an output; false when the item was closed before.
+  public func book(_ output: OutputRecord) -> Bool {
+    confirm(output) && record { $0.outputs.append(output) }
+  }
 }
 
 /// Which outputs a run has written, so that no two items write the same file even where names are only known at run
@@ -63,11 +70,23 @@ public final class ItemJournal: Sendable {
 public final class OutputClaims: Sendable {
   /// Hashes instead of paths: 8 bytes an output. Two of a million paths share one with a chance of 1 in 10⁷.
   private let claimed = Mutex<Set<Int>>([])
+  private let ask: (@Sendable (PathBytes) -> Bool)?
 
-  public init() {}
+  public init() { ask = nil }
+
+  /// Claims that another process keeps.
+  ///
+  /// - Parameter ask: makes the claim there.
+  public init(asking ask: @escaping @Sendable (PathBytes) -> Bool) { self.ask = ask }
 
   /// False when the path, with the links of its folder followed, was claimed before in this run.
-  public func claim(_ path: PathBytes) -> Bool { claimed.withLock { $0.insert(path.hashValue).inserted } }
+  public func claim(_ path: PathBytes) -> Bool {
+    if let ask { return ask(path) }
+    return claimed.withLock { $0.insert(path.hashValue).inserted }
+  }
+
+  /// Takes a claim back that came to nothing, so that the same item can be tried again.
+  public func release(_ path: PathBytes) { claimed.withLock { _ = $0.remove(path.hashValue) } }
 }
 
 /// Facts about the run that stages learn and the report shows: versions, model hashes, precisions.
@@ -169,7 +188,7 @@ public struct StageContext: Sendable {
 
   /// Books an output that exists for good. False when the item was given up meanwhile; the output is not to be kept.
   public func book(_ output: OutputRecord) -> Bool {
-    journal.record { $0.outputs.append(output) }
+    journal.book(output)
   }
 
   /// Adds a fact about this item to the report.

@@ -15,19 +15,41 @@ public final class TemporaryFiles: Sendable {
   }
   private let state = Mutex(State())
   private let drained = DispatchSemaphore(value: 0)
+  private let onInsert: @Sendable (PathBytes) -> Void
+  private let onRemove: @Sendable (PathBytes) -> Void
+  private let onNaming: @Sendable (_ temporary: PathBytes, _ path: PathBytes, _ isNew: Bool) -> Void
 
-  public init() {}
+  /// - Parameters:
+  ///   - onInsert: told of each file before it is made, for a journal that outlives the process.
+  ///   - onRemove: told of each file that is renamed or removed.
+  ///   - onNaming: told of each file before it gets its name, and whether that must be new.
+  public init(
+    onInsert: @escaping @Sendable (PathBytes) -> Void = { _ in },
+    onRemove: @escaping @Sendable (PathBytes) -> Void = { _ in },
+    onNaming: @escaping @Sendable (_ temporary: PathBytes, _ path: PathBytes, _ isNew: Bool) -> Void = { _, _, _ in }
+  ) {
+    self.onInsert = onInsert
+    self.onRemove = onRemove
+    self.onNaming = onNaming
+  }
 
   /// Notes a file that is about to be made; false once sealed: then it must not be made.
   public func insert(_ path: PathBytes) -> Bool {
-    state.withLock { state in
+    let isNoted = state.withLock { state in
       guard !state.isSealed else { return false }
       state.paths.insert(path)
       return true
     }
+    if isNoted { onInsert(path) }
+    return isNoted
   }
 
-  public func remove(_ path: PathBytes) { state.withLock { _ = $0.paths.remove(path) } }
+  public func remove(_ path: PathBytes) {
+    if state.withLock({ $0.paths.remove(path) }) != nil { onRemove(path) }
+  }
+
+  /// Tells that a file is about to get its name.
+  func willName(_ temporary: PathBytes, _ path: PathBytes, isNew: Bool) { onNaming(temporary, path, isNew) }
 
   /// Those not yet renamed or removed.
   public var remaining: [PathBytes] { state.withLock { $0.paths.sorted() } }

@@ -15,3 +15,7 @@ long csystem_capture_take(char *buffer, long capacity);
 
 /// Puts descriptor 2 back where it was. What was captured can still be taken.
 void csystem_capture_end(void);
+
+/// Lets csystem_capture_begin, when it is called next, go on with the file of a program that this one has replaced, and
+/// with what was not taken from it.
+void csystem_capture_continue(int file, long offset);

@@ -1,3 +1,4 @@
+import Dispatch
 import PipelineKit
 import Synchronization
 
@@ -66,6 +67,8 @@ final class ItemRun: Sendable {
   let index: Int
   let journal = ItemJournal()
   let progress: Mutex<Progress>
+  /// Where a thread waits for this item's memory, instead of the item on its lane.
+  let grant = Mutex<DispatchSemaphore?>(nil)
 
   init(_ item: Item) {
     index = item.identity.index

@@ -56,6 +56,19 @@ final class Executor: Sendable {
     var deadline: Duration?
     var graceTime: Duration
     var stopsOnFailure: Bool
+    /// After so many calls that did not return, items are worked on in children.
+    var mostHungCalls = 3
+  }
+
+  /// How far an earlier life of this run has come, which a crash has ended.
+  struct Past: Sendable {
+    /// How long it took.
+    var elapsed: Duration
+    /// The items that have ended.
+    var counts: ItemCounts
+    /// Those that were in flight in the crash, in input order.
+    var suspects: [Int]
+    var usesChildren: Bool
   }
 
   private struct Segment {
@@ -73,33 +86,62 @@ final class Executor: Sendable {
     var isForced = false
     var hungWorkers = 0
     var isOver = false
+    /// Items are worked on in children from now on.
+    var usesChildren = false
+    /// A child could not be started; no other is tried.
+    var lacksChildren = false
+    /// Items still to be tried alone, before all others, and the one that is.
+    var suspects: [Int] = []
+    var suspect: Int?
   }
 
-  private let stages: [ExecutableStage]
-  private let keepsPixels: [Bool]
-  private let keepsMatte: [Bool]
-  private let configuration: Configuration
+  let stages: [ExecutableStage]
+  let keepsPixels: [Bool]
+  let keepsMatte: [Bool]
+  let configuration: Configuration
   private let items: @Sendable (Int) -> PlannedItem
   private let itemCount: Int
-  private let run: RunValues
+  let run: RunValues
   private let observer: any RunObserver
-  private let budget: MemoryBudget
-  private let state = Mutex(State())
+  let budget: MemoryBudget
+  private let state: Mutex<State>
   private let observing = Mutex(())
   private let over = DispatchSemaphore(value: 0)
   private let admission = DispatchQueue(label: "pipeline.admission")
-  private let started = ContinuousClock.now
-  let temporaries = TemporaryFiles()
-  private let claims = OutputClaims()
-  private let protected: ProtectedPaths
+  private let started: ContinuousClock.Instant
+  let temporaries: TemporaryFiles
+  let claims: OutputClaims
+  let protected: ProtectedPaths
   private let lanes: Mutex<[Lane: WorkLane]> = Mutex([:])
+  let journal: RunJournal?
+  private let past: Past?
+  let launcher: ChildLauncher?
+  private let children: Mutex<ChildLane?> = Mutex(nil)
 
-  /// - Parameter items: answers the item at an index below `itemCount`.
+  /// - Parameters:
+  ///   - past: what became of items before a crash; needs a journal and a launcher.
+  ///   - launcher: starts children; without one, all work is done in this process.
+  ///   - items: answers the item at an index below `itemCount`.
   init(
     stages: [ExecutableStage], configuration: Configuration, itemCount: Int, run: RunValues,
-    protected: ProtectedPaths = ProtectedPaths(), observer: any RunObserver,
+    protected: ProtectedPaths = ProtectedPaths(), claims: OutputClaims = OutputClaims(), journal: RunJournal? = nil,
+    past: Past? = nil, launcher: ChildLauncher? = nil, observer: any RunObserver,
     items: @escaping @Sendable (Int) -> PlannedItem
   ) {
+    self.claims = claims
+    self.journal = journal
+    self.past = past
+    self.launcher = launcher
+    temporaries = journal?.makeTemporaries() ?? TemporaryFiles()
+    started = .now - (past?.elapsed ?? .zero)
+    var state = State()
+    if let past {
+      state.counts = past.counts
+      state.finished = past.counts.total
+      state.suspects = past.suspects
+      state.usesChildren = past.usesChildren
+    }
+    self.state = Mutex(state)
     self.stages = stages
     self.configuration = configuration
     self.items = items
@@ -121,8 +163,9 @@ final class Executor: Sendable {
 
   /// Works through all items; returns when the last has ended or the run was stopped.
   ///
-  /// - Returns: the counts, why it stopped early, and how many workers did not come back in an item's time.
-  func execute() -> (counts: ItemCounts, stop: StopReason?, hungWorkers: Int) {
+  /// - Returns: the counts, why it stopped early, how many workers did not come back in an item's time, and what went
+  ///   wrong when children finished.
+  func execute() -> (counts: ItemCounts, stop: StopReason?, hungWorkers: Int, finishErrors: [StageError]) {
     let widths: [Lane: Int] = [
       .compute: configuration.computeWorkers, .storage: configuration.storageWorkers,
       .network: configuration.networkWorkers,
@@ -141,7 +184,9 @@ final class Executor: Sendable {
     defer { watchdog.cancel() }
     admit()
     over.wait()
-    return state.withLock { ($0.counts, $0.stop, $0.hungWorkers) }
+    let isForced = state.withLock { $0.isForced }
+    let finishErrors = children.withLock { $0 }?.close(isForced: isForced) ?? []
+    return state.withLock { ($0.counts, $0.stop, $0.hungWorkers, finishErrors) }
   }
 
   /// Stops admitting items. Those in flight may end within the grace time; a second signal ends them at once.
@@ -175,22 +220,34 @@ final class Executor: Sendable {
     while true {
       enum Step {
         case run(ItemRun)
+        case runInChild(ItemRun)
         case decided(ItemRecord)
         case wait
         case over
       }
       let step: Step = state.withLock { state in
         if state.isOver { return .wait }
-        guard state.nextItem < itemCount else {
+        // Those that may have crashed the program come first, one at a time.
+        let isSuspect = state.suspect != nil || !state.suspects.isEmpty
+        if !isSuspect, past != nil {
+          while state.nextItem < itemCount, journal?[state.nextItem] != .untouched { state.nextItem += 1 }
+        }
+        guard isSuspect || state.nextItem < itemCount else {
           // Not before the last record was seen by the observer.
           guard state.finished == itemCount else { return .wait }
           state.isOver = true
           return .over
         }
-        guard state.stop != nil || state.inFlight.count < admissionLimit else { return .wait }
-        let planned = items(state.nextItem)
-        state.nextItem += 1
-        switch planned {
+        let index: Int
+        if isSuspect {
+          guard state.suspect == nil else { return .wait }
+          index = state.suspects.removeFirst()
+        } else {
+          guard state.stop != nil || state.inFlight.count < admissionLimit else { return .wait }
+          index = state.nextItem
+          state.nextItem += 1
+        }
+        switch items(index) {
         case .decided(let record): return .decided(record)
         case .run(let identity):
           if let stop = state.stop {
@@ -200,11 +257,13 @@ final class Executor: Sendable {
           }
           let item = ItemRun(Item(identity: identity))
           state.inFlight[item.index] = item
-          return .run(item)
+          if isSuspect { state.suspect = index }
+          return isSuspect || state.usesChildren ? .runInChild(item) : .run(item)
         }
       }
       switch step {
       case .run(let item): submit(item, atStage: 0)
+      case .runInChild(let item): submitToChild(item)
       case .decided(let record): end(record)
       case .wait: return
       case .over:
@@ -227,6 +286,50 @@ final class Executor: Sendable {
     lane.submit(item, atStage: stage)
   }
 
+  private func submitToChild(_ item: ItemRun) {
+    let lane = children.withLock { children in
+      if let lane = children { return lane }
+      let lane = ChildLane(workers: configuration.computeWorkers) { [weak self] item, worker in
+        self?.workInChild(item, worker)
+      }
+      children = lane
+      return lane
+    }
+    lane.submit(item)
+  }
+
+  /// From now on items are worked on in children: threads of this process have been lost in calls that do not return,
+  /// with the memory they hold. What has begun here goes on here.
+  private func moveToChildren() {
+    guard launcher != nil, let first = stages.first else { return }
+    let isNew = state.withLock { state in
+      guard !state.usesChildren, !state.lacksChildren else { return false }
+      state.usesChildren = true
+      return true
+    }
+    guard isNew else { return }
+    journal?.usesChildren = true
+    for item in lanes.withLock({ $0[first.plan.lane] })?.takeUnstarted() ?? [] { submitToChild(item) }
+  }
+
+  var mayStartChildren: Bool { state.withLock { !$0.lacksChildren } }
+
+  /// Has an item worked on in this process for want of a child, and all others from now on; false for one that must not
+  /// be.
+  func resumeHere(_ run: ItemRun) -> Bool {
+    let isAllowed = state.withLock { state in
+      guard state.suspect != run.index else { return false }
+      state.usesChildren = false
+      state.lacksChildren = true
+      return true
+    }
+    if isAllowed { submit(run, atStage: 0) }
+    return isAllowed
+  }
+
+  /// Whether an item's fate is still open.
+  func isInFlight(_ run: ItemRun) -> Bool { state.withLock { $0.inFlight[run.index] === run } }
+
   // MARK: Working
 
   private func work(_ run: ItemRun, _ worker: WorkLane.Worker, _ lane: Lane) {
@@ -242,6 +345,7 @@ final class Executor: Sendable {
       if !reserveMemory(run, &progress, claim) { return }
       let stage = stages[progress.stage]
       claim.currentStage = progress.stage
+      journal?.enter(run.index, stage: progress.stage)
       let context = StageContext(
         stage: stage.label, run: self.run, journal: run.journal, temporaries: temporaries, claims: claims,
         protected: protected, cancelled: { claim.isRevoked })
@@ -299,11 +403,15 @@ final class Executor: Sendable {
   }
 
   /// Puts items that were given memory back on their lanes; those that ended meanwhile give it back.
-  private func resume(_ runs: [ItemRun]) {
+  func resume(_ runs: [ItemRun]) {
     var runs = runs
     while let run = runs.popLast() {
       if state.withLock({ $0.inFlight[run.index] != nil }) {
-        submit(run, atStage: run.progress.withLock { $0.stage })
+        if let waiting = run.grant.withLock({ $0 }) {
+          waiting.signal()
+        } else {
+          submit(run, atStage: run.progress.withLock { $0.stage })
+        }
       } else {
         runs += budget.release(run)
       }
@@ -311,7 +419,7 @@ final class Executor: Sendable {
   }
 
   /// The most bytes that the rest of the chain holds at one time for this picture.
-  private func estimate(_ source: EncodedPicture, from first: Int) -> Int {
+  func estimate(_ source: EncodedPicture, from first: Int) -> Int {
     var width = source.header.orientedWidth
     var height = source.header.orientedHeight
     var peak = 0
@@ -345,11 +453,16 @@ final class Executor: Sendable {
     }
   }
 
-  private func conclude(
+  func conclude(
     _ run: ItemRun, _ status: ItemStatus, error: StageError? = nil, stage: String? = nil, reason: String? = nil
   ) {
     // Whoever removes the item from those in flight reports it; everyone else came too late.
-    guard state.withLock({ $0.inFlight.removeValue(forKey: run.index) }) != nil else { return }
+    let isOurs = state.withLock { state in
+      guard state.inFlight.removeValue(forKey: run.index) != nil else { return false }
+      if state.suspect == run.index { state.suspect = nil }
+      return true
+    }
+    guard isOurs else { return }
     run.journal.close()
     let (identity, timings) = run.progress.withLock { ($0.item.identity, $0.timings) }
     // Pixels go now, not when the last reference to the run does.
@@ -389,19 +502,25 @@ final class Executor: Sendable {
     for lane in workLanes {
       for (worker, claim) in lane.claims where claim.expiry <= now {
         guard lane.abandon(worker, claim) else { continue }
-        state.withLock { $0.hungWorkers += 1 }
+        let hungCalls = state.withLock { state in
+          state.hungWorkers += 1
+          return state.hungWorkers
+        }
+        if hungCalls >= configuration.mostHungCalls { moveToChildren() }
         let label = stages[min(claim.currentStage, stages.count - 1)].label
-        let seconds = configuration.itemDeadline / .seconds(1)
-        conclude(
-          claim.item, .failed,
-          error: StageError(
-            "deadline",
-            "the item was given up after \(Self.text(seconds)) s of work; stage \"\(label)\" did not return",
-            hint: "run.itemDeadline sets the limit"), stage: label)
+        conclude(claim.item, .failed, error: deadlineError(inStage: label), stage: label)
       }
     }
     if let deadline = configuration.deadline, now - started >= deadline { stop(.deadline) }
     if let forced = state.withLock({ $0.forcedAt }), now >= forced { forceEnd() }
+  }
+
+  func deadlineError(inStage label: String) -> StageError {
+    StageError(
+      "deadline",
+      "the item was given up after \(Self.text(configuration.itemDeadline / .seconds(1))) s of work; "
+        + "stage \"\(label)\" did not return",
+      hint: "run.itemDeadline sets the limit")
   }
 
   private static func text(_ seconds: Double) -> String {
@@ -416,6 +535,7 @@ final class Executor: Sendable {
       return (Array(state.inFlight.values), state.stop)
     }
     guard let stop = pending.1 else { return }
+    children.withLock { $0 }?.killAll()
     let workLanes = lanes.withLock { Array($0.values) }
     for lane in workLanes {
       _ = lane.drain()

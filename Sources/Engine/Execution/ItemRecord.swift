@@ -32,42 +32,10 @@ public struct ItemRecord: Sendable {
   public var json: JSONText {
     var members: [(String, JSONText)] = [("input", .string(input)), ("status", .string(status.rawValue))]
     if let reason { members.append(("reason", .string(reason))) }
-    members.append(
-      (
-        "outputs",
-        .array(
-          outputs.map { output in
-            let place: (String, JSONText) =
-              switch output.place {
-              case .path(let path): ("path", .string(path.display))
-              case .link(let link): ("link", .string(link))
-              }
-            return .object([
-              place, ("format", .string(output.format)), ("width", .integer(output.width)),
-              ("height", .integer(output.height)), ("bytes", .integer(output.bytes)),
-              ("sha256", .string(output.sha256)),
-            ])
-          })
-      ))
-    members.append(
-      (
-        "stages",
-        .array(
-          timings.map {
-            .object([("name", .string($0.stage)), ("milliseconds", .number(($0.milliseconds * 1000).rounded() / 1000))])
-          })
-      ))
-    members.append(
-      (
-        "warnings",
-        .array(
-          warnings.map {
-            .object([("code", .string($0.code)), ("stage", .string($0.stage)), ("message", .string($0.message))])
-          })
-      ))
-    if !facts.isEmpty {
-      members.append(("facts", .object(facts.sorted { $0.key < $1.key }.map { ($0.key, $0.value) })))
-    }
+    members.append(("outputs", .array(outputs.map(\.json))))
+    members.append(("stages", Self.json(timings: timings)))
+    members.append(("warnings", .array(warnings.map(\.json))))
+    if !facts.isEmpty { members.append(("facts", Self.json(facts: facts))) }
     if let error {
       var object: [(String, JSONText)] = [("code", .string(error.code))]
       if let failedStage { object.append(("stage", .string(failedStage))) }
@@ -78,6 +46,39 @@ public struct ItemRecord: Sendable {
       members.append(("error", .object(object)))
     }
     return .object(members)
+  }
+
+  static func json(timings: [(stage: String, milliseconds: Double)]) -> JSONText {
+    .array(
+      timings.map {
+        .object([("name", .string($0.stage)), ("milliseconds", .number(($0.milliseconds * 1000).rounded() / 1000))])
+      })
+  }
+
+  static func json(facts: [String: JSONText]) -> JSONText {
+    .object(facts.sorted { $0.key < $1.key }.map { ($0.key, $0.value) })
+  }
+}
+
+extension OutputRecord {
+  /// The output's object in the report.
+  var json: JSONText {
+    let place: (String, JSONText) =
+      switch place {
+      case .path(let path): ("path", .string(path.display))
+      case .link(let link): ("link", .string(link))
+      }
+    return .object([
+      place, ("format", .string(format)), ("width", .integer(width)), ("height", .integer(height)),
+      ("bytes", .integer(bytes)), ("sha256", .string(sha256)),
+    ])
+  }
+}
+
+extension ItemWarning {
+  /// The warning's object in the report.
+  var json: JSONText {
+    .object([("code", .string(code)), ("stage", .string(stage)), ("message", .string(message))])
   }
 }
 

@@ -88,6 +88,16 @@ final class WorkLane: Sendable {
     }
   }
 
+  /// Takes out the items that wait for the first stage.
+  func takeUnstarted() -> [ItemRun] {
+    state.withLock { state in
+      let entries = state.waiting
+      state.waiting = []
+      for entry in entries where entry.stage > 0 { state.waiting.push(entry, before: Self.precedes) }
+      return entries.filter { $0.stage == 0 }.sorted { $0.sequence < $1.sequence }.map(\.item)
+    }
+  }
+
   private func start(_ worker: Worker) {
     worker.queue.async { [self] in
       while let item = next(for: worker) { body(item, worker) }

@@ -57,10 +57,7 @@ public struct Planner {
   private mutating func proveOutputs() {
     let writers = names.writers
     guard !writers.isEmpty else { return }
-    let mayReplace = writers.allSatisfy { $0.stage.plan.mayReplaceInputs }
-    plan.protected = ProtectedPaths(
-      inputs: plan.inputs[..<(mayReplace ? 0 : plan.inputs.count)].lazy.map(\.path), others: Self.otherFiles(of: job),
-      resolver: &resolver)
+    plan.protected = Self.protectedPaths(of: job, inputs: plan.inputs, resolver: &resolver)
     for index in plan.inputs.indices {
       let identity = plan.identity(of: plan.inputs[index])
       var existing: [Bool] = []
@@ -112,6 +109,16 @@ public struct Planner {
           message: "\(collisionCount - Self.mostFindings) more findings of this kind",
           file: job.file, range: nil, path: nil))
     }
+  }
+
+  /// What no output of a job with these inputs may replace.
+  static func protectedPaths(of job: Job, inputs: [InputItem], resolver: inout FolderResolver) -> ProtectedPaths {
+    let writers = job.stages.filter { !$0.plan.outputs.isEmpty }
+    guard !writers.isEmpty else { return ProtectedPaths() }
+    let mayReplace = writers.allSatisfy(\.plan.mayReplaceInputs)
+    return ProtectedPaths(
+      inputs: inputs[..<(mayReplace ? 0 : inputs.count)].lazy.map(\.path), others: otherFiles(of: job),
+      resolver: &resolver)
   }
 
   private mutating func decide(_ index: Int, _ existing: [Bool]) {

@@ -6,8 +6,14 @@ import Synchronization
 
 /// Keeps the report's items on disk while a run goes on, so that a million of them take no memory, and puts them back
 /// into input order at the end.
+///
+/// Where the run has a journal, the file also holds what must be known after a crash: the outputs of items that have
+/// ended, and the records that the summary is made of. Each entry is a header of 24 bytes (index, length of the paths,
+/// length of the record, whether the summary needs it; 8, 4, 4 and 8 bytes), the paths of the outputs, each closed by a
+/// zero, and the record as JSON.
 final class ReportSpool: Sendable {
   private struct Place {
+    /// Of the JSON.
     var offset: Int
     var length: Int32
     var isInMemory: Bool
@@ -18,32 +24,138 @@ final class ReportSpool: Sendable {
     var end = 0
     /// Records that the file did not take: there is none, or its disk is full.
     var memory: [UInt8] = []
+    var journal: RunJournal?
   }
+  private static let headerBytes = 24
+
   private let descriptor: Int32
+  private let keepsAll: Bool
   private let state = Mutex(State())
 
-  /// - Parameter folder: where the temporary file is made; it has no name there.
-  init(folder: PathBytes) {
-    var descriptor = folder.withCString { csystem_unnamed_file($0) }
-    if descriptor < 0 { descriptor = csystem_unnamed_file("/tmp") }
-    self.descriptor = descriptor
+  /// - Parameter keepsAll: whether there will be a report; without one, only what a crash must not lose is kept.
+  init(keepsAll: Bool) {
+    descriptor = Self.unnamedFile()
+    self.keepsAll = keepsAll
+  }
+
+  /// Goes on with the file of a run that the program has crashed in.
+  init(continuing journal: RunJournal, keepsAll: Bool) {
+    descriptor = journal.spoolDescriptor
+    self.keepsAll = keepsAll
+    state.withLock { state in
+      state.end = journal.spoolEnd
+      state.journal = journal
+    }
   }
 
   deinit { if descriptor >= 0 { close(descriptor) } }
 
+  /// From now on the journal knows the file.
+  ///
+  /// - Returns: false where there is no file.
+  func attach(_ journal: RunJournal) -> Bool {
+    guard descriptor >= 0 else { return false }
+    journal.spoolDescriptor = descriptor
+    state.withLock { $0.journal = journal }
+    return true
+  }
+
+  /// A temporary file without a name; -1 where none can be had.
+  static func unnamedFile() -> Int32 {
+    let descriptor = csystem_unnamed_file("/var/tmp")
+    return descriptor >= 0 ? descriptor : csystem_unnamed_file("/tmp")
+  }
+
   func append(_ record: ItemRecord) {
-    var bytes = Array(record.json.rendered().utf8)
+    let journal = state.withLock { $0.journal }
+    var paths: [UInt8] = []
+    if journal != nil {
+      for case .path(let path) in record.outputs.map(\.place) { paths += path.bytes + [0] }
+    }
+    let isForSummary = record.isForSummary
+    let json = keepsAll || isForSummary ? Array(record.json.rendered().utf8) : []
+    guard !json.isEmpty || !paths.isEmpty else { return }
+    var bytes: [UInt8] = []
+    bytes.reserveCapacity(Self.headerBytes + paths.count + json.count)
+    withUnsafeBytes(of: Int64(record.index)) { bytes += $0 }
+    withUnsafeBytes(of: Int32(paths.count)) { bytes += $0 }
+    withUnsafeBytes(of: Int32(json.count)) { bytes += $0 }
+    withUnsafeBytes(of: Int64(isForSummary ? 1 : 0)) { bytes += $0 }
+    bytes += paths
+    bytes += json
     state.withLock { state in
-      while state.order.count <= record.index { state.order.append(nil) }
-      let length = Int32(bytes.count)
-      if descriptor >= 0, Self.writeAll(descriptor, &bytes) == nil {
-        state.order[record.index] = Place(offset: state.end, length: length, isInMemory: false)
+      // What a failed write left behind is overwritten by the next one.
+      let isWritten = descriptor >= 0 && Self.writeAll(descriptor, bytes, at: state.end) == nil
+      let place =
+        isWritten
+        ? Place(offset: state.end + bytes.count - json.count, length: Int32(json.count), isInMemory: false)
+        : Place(offset: state.memory.count, length: Int32(json.count), isInMemory: true)
+      if isWritten {
         state.end += bytes.count
+        journal?.spoolEnd = state.end
       } else {
-        // What a failed write left behind is overwritten by the next one.
-        if descriptor >= 0 { lseek(descriptor, off_t(state.end), SEEK_SET) }
-        state.order[record.index] = Place(offset: state.memory.count, length: length, isInMemory: true)
-        state.memory += bytes
+        if keepsAll { state.memory += json }
+        // Memory does not outlive a crash.
+        journal?.disarm()
+      }
+      if keepsAll, !json.isEmpty { Self.keep(place, at: record.index, &state.order) }
+    }
+  }
+
+  private static func keep(_ place: Place, at index: Int, _ order: inout [Place?]) {
+    while order.count <= index { order.append(nil) }
+    order[index] = place
+  }
+
+  /// Goes through the entries of items that have ended, in the order they were written, after a crash.
+  ///
+  /// - Parameter body: given the outputs, and the record where the summary needs it.
+  func replay(_ body: (_ outputs: [PathBytes], _ record: ItemRecord?) -> Void) {
+    state.withLock { state in
+      guard let journal = state.journal else { return }
+      var buffer: [UInt8] = []
+      var start = 0
+      // Makes `count` bytes from `start` on stand in the buffer.
+      func have(_ count: Int, from offset: Int) -> Bool {
+        if buffer.count - start >= count { return true }
+        buffer.removeFirst(start)
+        start = 0
+        let held = buffer.count
+        let wanted = min(max(count - held, 1 << 20), state.end - offset - held)
+        guard wanted > 0 else { return false }
+        var piece = [UInt8](repeating: 0, count: wanted)
+        guard Self.readAll(descriptor, &piece, at: offset + held) == nil else { return false }
+        buffer += piece
+        return buffer.count >= count
+      }
+      var offset = 0
+      while offset < state.end, have(Self.headerBytes, from: offset) {
+        let (index, pathCount, jsonCount, isForSummary) = buffer.withUnsafeBytes { bytes in
+          (
+            Int(bytes.loadUnaligned(fromByteOffset: start, as: Int64.self)),
+            Int(bytes.loadUnaligned(fromByteOffset: start + 8, as: Int32.self)),
+            Int(bytes.loadUnaligned(fromByteOffset: start + 12, as: Int32.self)),
+            bytes.loadUnaligned(fromByteOffset: start + 16, as: Int64.self) != 0
+          )
+        }
+        let length = Self.headerBytes + pathCount + jsonCount
+        guard have(length, from: offset) else { break }
+        let paths = buffer[(start + Self.headerBytes)...].prefix(pathCount)
+        let json = buffer[(start + Self.headerBytes + pathCount)...].prefix(jsonCount)
+        // The program may have crashed after a record was written and before its item had ended: it is done again.
+        if case .ended = journal[index] {
+          var record: ItemRecord?
+          if isForSummary, let node = StrictJSON.parse(SourceFile(name: "record", text: Array(json))).root {
+            record = ItemRecord(index: index, report: node)
+          }
+          body(paths.split(separator: 0).map { PathBytes($0) }, record)
+          if keepsAll, jsonCount > 0 {
+            let place = Place(offset: offset + length - jsonCount, length: Int32(jsonCount), isInMemory: false)
+            Self.keep(place, at: index, &state.order)
+          }
+        }
+        start += length
+        offset += length
       }
     }
   }
@@ -70,24 +182,16 @@ final class ReportSpool: Sendable {
         buffer += memory[place.offset..<place.offset + length]
       } else {
         var piece = [UInt8](repeating: 0, count: length)
-        var done = 0
-        while done < length {
-          let count = piece.withUnsafeMutableBytes {
-            pread(descriptor, $0.baseAddress! + done, length - done, off_t(place.offset + done))
-          }
-          if count < 0, errno == EINTR { continue }
-          guard count > 0 else { throw Self.failure(path, errno) }
-          done += count
-        }
+        if let number = Self.readAll(descriptor, &piece, at: place.offset) { throw Self.failure(path, number) }
         buffer += piece
       }
       if buffer.count > 1 << 20 {
-        if let number = Self.writeAll(output, &buffer) { throw Self.failure(path, number) }
+        if let number = Self.writeAll(output, buffer) { throw Self.failure(path, number) }
         buffer.removeAll(keepingCapacity: true)
       }
     }
     buffer += Array("\n]\n}\n".utf8)
-    if let number = Self.writeAll(output, &buffer) { throw Self.failure(path, number) }
+    if let number = Self.writeAll(output, buffer) { throw Self.failure(path, number) }
     guard fsync(output) == 0 || errno == EINVAL else { throw Self.failure(path, errno) }
     guard temporary.withCString({ from in path.withCString { rename(from, $0) } }) == 0 else {
       throw Self.failure(path, errno)
@@ -102,19 +206,47 @@ final class ReportSpool: Sendable {
       cause: String(cString: strerror(number)))
   }
 
-  /// The error number, or nil when all was written.
-  private static func writeAll(_ descriptor: Int32, _ bytes: inout [UInt8]) -> Int32? {
+  /// The error number, or nil when all was written: at an offset, or where the last write ended.
+  static func writeAll(_ descriptor: Int32, _ bytes: [UInt8], at offset: Int? = nil) -> Int32? {
     bytes.withUnsafeBytes { all in
-      var rest = all
-      while !rest.isEmpty {
-        let count = Glibc.write(descriptor, rest.baseAddress, rest.count)
+      var done = 0
+      while done < all.count {
+        let rest = UnsafeRawBufferPointer(rebasing: all[done...])
+        let count =
+          offset.map { pwrite(descriptor, rest.baseAddress, rest.count, off_t($0 + done)) }
+          ?? Glibc.write(descriptor, rest.baseAddress, rest.count)
         if count < 0 {
           if errno == EINTR { continue }
           return errno
         }
-        rest = UnsafeRawBufferPointer(rebasing: rest[count...])
+        done += count
       }
       return nil
+    }
+  }
+
+  /// The error number, or nil when all was read.
+  private static func readAll(_ descriptor: Int32, _ bytes: inout [UInt8], at offset: Int) -> Int32? {
+    bytes.withUnsafeMutableBytes { all in
+      var done = 0
+      while done < all.count {
+        let rest = UnsafeMutableRawBufferPointer(rebasing: all[done...])
+        let count = pread(descriptor, rest.baseAddress, rest.count, off_t(offset + done))
+        if count < 0, errno == EINTR { continue }
+        guard count > 0 else { return count == 0 ? EIO : errno }
+        done += count
+      }
+      return nil
+    }
+  }
+}
+
+extension ItemRecord {
+  /// Whether the summary at the end says something about this item besides counting it.
+  fileprivate var isForSummary: Bool {
+    switch status {
+    case .failed, .unknown, .deferred: true
+    case .done, .skipped, .dropped, .review, .notAttempted: !warnings.isEmpty
     }
   }
 }

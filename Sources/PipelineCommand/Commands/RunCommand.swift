@@ -40,7 +40,8 @@ enum RunCommand {
 
   /// How far a run has come, for the handler of signals.
   private enum Phase: Sendable {
-    case preparing
+    /// With the signals that came and are still to be acted upon: after a crash.
+    case preparing(early: [Int32])
     case running(JobRun, RunConsole)
     /// The report is written; the exit code is settled.
     case ending(Int32)
@@ -53,16 +54,26 @@ enum RunCommand {
     guard !(arguments[quiet] && arguments[verbose]) else {
       throw UsageError("--quiet and --verbose exclude each other")
     }
+    if let link = ParentLink.inherited() { serve(link, loader) }
+    // The program may have crashed in this very run.
+    let past = PastRun.inherited()
 
     // Before any other thread is started.
-    let phase = Held<Phase>(.preparing)
-    let signals = Held(0)
+    let phase = Held<Phase>(.preparing(early: []))
+    // One that came before the crash was the first.
+    let signals = Held(past?.stopSignal == nil ? 0 : 1)
     let watch = SignalWatch { signal in
       let count = signals.value.withLock { count in
         count += 1
         return count
       }
-      switch phase.value.withLock({ $0 }) {
+      let now = phase.value.withLock { phase in
+        if past != nil, case .preparing(let early) = phase { phase = .preparing(early: early + [signal]) }
+        return phase
+      }
+      switch now {
+      // Items have been worked on before the crash, and a report is owed.
+      case .preparing where past != nil: break
       case .preparing: _exit(128 + signal)
       case .ending(let code): _exit(code)
       case .running(let run, let console):
@@ -93,11 +104,16 @@ enum RunCommand {
     }
 
     let loaded: LoadedJob
-    do throws(StageError) { loaded = try loader.load(path: jobPath) } catch { return fail(error) }
+    if let past {
+      loaded = loader.load(past.jobText, name: past.jobFile, folder: past.baseFolder)
+    } else {
+      do throws(StageError) { loaded = try loader.load(path: jobPath) } catch { return fail(error) }
+    }
     // Unset variables are a warning to lint and an error here.
     let unset = loaded.unsetEnvironment
+    // Once is enough: after a crash only what kept the run from going on would be new.
     log.write(
-      loaded.diagnostics.map { diagnostic in
+      loaded.diagnostics.filter { past == nil || $0.severity == .error || unset.contains($0) }.map { diagnostic in
         var diagnostic = diagnostic
         if unset.contains(diagnostic) {
           diagnostic.severity = .error
@@ -114,12 +130,13 @@ enum RunCommand {
     options.jobs = arguments[jobs]
     options.failFast = arguments[failFast]
     options.keepsReport = arguments[report] != nil
+    options.isJournaled = true
     options.programVersion = ProgramVersion.text
-    let run = JobRun(job: job, options: options)
+    let run = JobRun(job: job, options: options, past: past)
 
     let plan: RunPlan
     do throws(InputError) {
-      plan = try run.plan()
+      plan = if let past { past.plan(job) } else { try run.plan() }
     } catch {
       let (diagnostics, code) = JobOptions.diagnostics(error, loaded, usesOwnInput: loader.inputGlobs.isEmpty)
       log.write(diagnostics, sources: loaded.sources)
@@ -131,8 +148,8 @@ enum RunCommand {
       log.screen.flush()
       return ExitCode.wrongJob.rawValue
     }
-    var reportPlace: PathBytes?
-    if let text = arguments[report] {
+    var reportPlace = past?.reportPath
+    if past == nil, let text = arguments[report] {
       do throws(StageError) {
         reportPlace = try ReportPlace.check(
           text, jobFile: jobPath, job: job, inputs: plan.inputs, tag: run.values.runID)
@@ -141,14 +158,28 @@ enum RunCommand {
       }
     }
     log.screen.flush()
+    run.keepJournal(of: plan, jobText: loaded.sources.first?.text ?? [], reportPath: reportPlace)
 
     let (library, descriptor) = LibraryOutput.begin()
     let screen = Screen(terminal.moved(to: descriptor))
     let runLog = RunLog(format: format, isQuiet: arguments[quiet], screen: screen)
     let console = RunConsole(
-      log: runLog, isVerbose: arguments[verbose], showsProgress: !arguments[noProgress], library: library)
-    phase.value.withLock { $0 = .running(run, console) }
-    console.start(run, plan, report: arguments[report])
+      log: runLog, isVerbose: arguments[verbose], showsProgress: !arguments[noProgress], library: library,
+      elapsed: past?.elapsed ?? 0)
+    if let past {
+      console.takeUp(run, plan, past)
+      if let signal = past.stopSignal { run.stop(signal: signal) }
+    } else {
+      console.start(run, plan, report: arguments[report])
+    }
+    let early = phase.value.withLock { phase in
+      defer { phase = .running(run, console) }
+      return if case .preparing(let early) = phase { early } else { [] as [Int32] }
+    }
+    for signal in early {
+      console.stopping(signal: signal, graceTime: job.graceTime)
+      run.stop(signal: signal)
+    }
     var code: Int32
     do throws(StageError) {
       let outcome = try run.execute(plan, observer: console)
@@ -175,6 +206,22 @@ enum RunCommand {
     library?.end()
     screen.flush()
     return code
+  }
+
+  /// Works on items for the run that started this process.
+  private static func serve(_ link: ParentLink, _ loader: JobLoader) -> Never {
+    let beginning = link.begin()
+    let loaded = loader.load(beginning.job, name: beginning.file, folder: beginning.folder)
+    guard let job = loaded.job else {
+      let found = loaded.diagnostics.first { $0.severity == .error }
+      link.refuse(
+        StageError(
+          "child-start", "no process could be started for the picture", kind: .job,
+          cause: found?.message ?? "the job cannot be read any more"))
+    }
+    var options = RunOptions()
+    options.jobs = 1
+    JobRun(job: job, options: options, identity: beginning.identity).serve(link)
   }
 
   /// A value shared with the handler of signals.

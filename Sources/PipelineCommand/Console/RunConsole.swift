@@ -28,7 +28,7 @@ final class RunConsole: RunObserver {
   private let showsBar: Bool
   private let library: LibraryOutput?
   private let state = Mutex(State())
-  private let begin = ContinuousClock.now
+  private let begin: ContinuousClock.Instant
   private let queue = DispatchQueue(label: "pipeline.progress")
   private let timer: any DispatchSourceTimer
 
@@ -37,8 +37,11 @@ final class RunConsole: RunObserver {
   /// Lines at steps of a tenth come no faster than this.
   private static let leastInterval = 2.0
   private static let mostLibraryLines = 5
+  private static let mostSuspectsNamed = 8
 
-  init(log: RunLog, isVerbose: Bool, showsProgress: Bool, library: LibraryOutput?) {
+  /// - Parameter elapsed: seconds since the run began, where the program has crashed in it.
+  init(log: RunLog, isVerbose: Bool, showsProgress: Bool, library: LibraryOutput?, elapsed: Double = 0) {
+    begin = .now - .seconds(elapsed)
     self.log = log
     self.isVerbose = isVerbose
     self.showsProgress = showsProgress && !log.isQuiet
@@ -87,6 +90,41 @@ final class RunConsole: RunObserver {
       state.workLeft = plan.workCount
       state.decided = Set(plan.decisions.keys)
     }
+    startTimer()
+  }
+
+  /// Goes on showing a run after the program has crashed in it.
+  func takeUp(_ run: JobRun, _ plan: RunPlan, _ past: PastRun) {
+    var tally = RunTally()
+    run.recall { tally.add($0) }
+    state.withLock { state in
+      state.tally = tally
+      state.progress.total = plan.inputs.count
+      state.progress.finished = past.counts.total - past.counts[.notAttempted]
+      state.progress.failed = past.counts[.failed]
+      state.progress.isStopping = past.stopSignal != nil
+      state.decided = Set(plan.decisions.keys)
+      state.worked = state.progress.finished - state.decided.count { past.hasEnded($0) }
+      state.workLeft = plan.workCount - state.worked
+    }
+    let signal = past.crashSignal == 0 ? "a library called exit" : SignalName.text(past.crashSignal)
+    let names = past.suspectNames.map(\.printable)
+    var items = names.prefix(Self.mostSuspectsNamed).joined(separator: ", ")
+    if names.count > Self.mostSuspectsNamed { items += " and \(names.count - Self.mostSuspectsNamed) more" }
+    let next =
+      past.stopSignal != nil
+      ? "the run was being stopped"
+      : names.count == 1 ? "it is tried again by itself" : "they are tried again one at a time"
+    log.write(
+      .warning, "crash", "the program crashed (\(signal)) while working on \(items); \(next)",
+      [
+        ("signal", .string(signal)), ("crashes", .integer(past.crashes)),
+        ("items", .array(past.suspectNames.map { .string($0.display) })),
+      ])
+    startTimer()
+  }
+
+  private func startTimer() {
     let interval = showsBar ? 100 : 250
     timer.setEventHandler { [weak self] in self?.tick() }
     timer.schedule(deadline: .now(), repeating: .milliseconds(interval), leeway: .milliseconds(20))
@@ -116,8 +154,8 @@ final class RunConsole: RunObserver {
     state.withLock { $0.progress.isStopping = true }
     log.write(
       .warning, "stopping",
-      "\(Wording.signal(signal)): stopping; items in flight get \(Wording.duration(graceTime)), again to stop at once",
-      [("signal", .string(Wording.signal(signal))), ("graceSeconds", .number(graceTime))])
+      "\(SignalName.text(signal)): stopping; items in flight get \(Wording.duration(graceTime)), again to stop at once",
+      [("signal", .string(SignalName.text(signal))), ("graceSeconds", .number(graceTime))])
   }
 
   /// Ends the progress display; afterwards only the summary is written.
@@ -139,7 +177,8 @@ final class RunConsole: RunObserver {
     let fields: [(String, JSONText)] = [
       ("exitCode", .integer(Int(outcome.exitCode))), ("counts", outcome.counts.json),
       ("wallSeconds", .number(outcome.wallSeconds)), ("cpuSeconds", .number(outcome.cpuSeconds)),
-      ("peakBytes", .integer(outcome.peakBytes)), ("libraryLines", .integer(count)),
+      ("peakBytes", .integer(outcome.peakBytes)), ("crashes", .integer(outcome.crashes)),
+      ("libraryLines", .integer(count)),
       (
         "finishErrors",
         .array(outcome.finishErrors.map { .object([("code", .string($0.code)), ("message", .string($0.message))]) })

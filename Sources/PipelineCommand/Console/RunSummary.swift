@@ -29,6 +29,11 @@ struct RunSummary: Sendable {
           ? "libraries wrote \(libraryLines.count) lines (--verbose shows all); the last:" : "libraries wrote:")
       lines += libraryLines.last.map { "  " + Wording.oneLine($0) }
     }
+    if !isQuiet, outcome.crashes > 0 {
+      lines.append(
+        outcome.crashes == 1
+          ? "the program crashed and took up again" : "the program crashed \(outcome.crashes) times and took up again")
+    }
     if outcome.abandonedWorkers > 0 {
       lines.append(
         outcome.abandonedWorkers == 1
@@ -71,7 +76,7 @@ struct RunSummary: Sendable {
 
   private var stopText: String? {
     switch outcome.stop {
-    case .interrupted(let signal): "interrupted by \(Wording.signal(signal))"
+    case .interrupted(let signal): "interrupted by \(SignalName.text(signal))"
     case .deadline: "stopped: the run's deadline was reached; run.deadline sets it"
     case .failure: "stopped after the first failure"
     case nil: nil

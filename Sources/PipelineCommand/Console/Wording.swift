@@ -84,13 +84,4 @@ enum Wording {
 
   /// An input's name as reports have it, made safe for terminals.
   static func name(_ display: String) -> String { PathBytes(display: display).printable }
-
-  static func signal(_ number: Int32) -> String {
-    switch number {
-    case 1: "SIGHUP"
-    case 2: "SIGINT"
-    case 15: "SIGTERM"
-    default: "signal \(number)"
-    }
-  }
 }

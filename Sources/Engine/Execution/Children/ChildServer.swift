@@ -1,0 +1,195 @@
+import CSystem
+import Dispatch
+import Glibc
+import Imaging
+import JobSyntax
+import PipelineKit
+import Synchronization
+
+/// The child's side of working on items: the way to the run that started this process.
+public final class ParentLink: Sendable {
+  private let conversation: Conversation
+  let journal: RunJournal
+  private let inbox = Mutex<[JSONNode]>([])
+  private let arrived = DispatchSemaphore(value: 0)
+  private let onClose = Mutex<(@Sendable () -> Void)?>(nil)
+
+  /// What the parent works on.
+  public struct Beginning: Sendable {
+    /// The text of the job, and what it is called; the file itself may have been changed since.
+    public var job: [UInt8]
+    public var file: String
+    public var folder: PathBytes
+    public var identity: RunIdentity
+  }
+
+  /// The link, where this process was started by a run. One whose run has ended meanwhile ends too: it must never take
+  /// itself for a run of its own.
+  public static func inherited() -> ParentLink? {
+    let parts = String(cString: csystem_program_word()).split(separator: ":")
+    guard parts.first == "child" else { return nil }
+    guard parts.count == 3, let socket = Int32(parts[1]), let file = Int32(parts[2]),
+      let journal = RunJournal.open(file, owner: getppid())
+    else { _exit(0) }
+    return ParentLink(Conversation(socket), journal: journal)
+  }
+
+  private init(_ conversation: Conversation, journal: RunJournal) {
+    self.conversation = conversation
+    self.journal = journal
+    // A thread that is always there: when the parent has gone, so does this process, whatever call it hangs in.
+    DispatchQueue(label: "pipeline.parent").async { [self] in
+      while case .message(let message) = conversation.receive() {
+        inbox.withLock { $0.append(message) }
+        arrived.signal()
+      }
+      onClose.withLock { $0 }?()
+      _exit(0)
+    }
+  }
+
+  /// Waits for the first message.
+  public func begin() -> Beginning {
+    let message = next()
+    return Beginning(
+      job: Array((message["job"]?.stringValue ?? "").utf8), file: message["file"]?.stringValue ?? "",
+      folder: Message.path(message, "folder"),
+      identity: RunIdentity(
+        runID: message["run"]?.stringValue ?? "", started: message["started"]?.numberValue?.double ?? 0,
+        part: "child-\(getpid())"))
+  }
+
+  /// Says that no item can be worked on here, and ends the process.
+  public func refuse(_ error: StageError) -> Never {
+    conversation.send(Message.make("refused", [("error", error.json)]))
+    _exit(0)
+  }
+
+  func whenClosed(_ body: @escaping @Sendable () -> Void) { onClose.withLock { $0 = body } }
+
+  func next() -> JSONNode {
+    arrived.wait()
+    return inbox.withLock { $0.removeFirst() }
+  }
+
+  func tell(_ message: JSONText) { conversation.send(message) }
+
+  /// Sends a question and waits for its answer: the run says nothing else meanwhile.
+  func ask(_ message: JSONText) -> (yes: Bool, error: StageError?) {
+    tell(message)
+    let answer = next()
+    return (answer["yes"]?.boolValue ?? false, answer["error"].flatMap { StageError($0) })
+  }
+
+  var claims: OutputClaims {
+    OutputClaims { [self] path in ask(Message.make("claim", [("path", .string(path.display))])).yes }
+  }
+
+  var protected: ProtectedPaths {
+    ProtectedPaths { [self] path, resolved, mayReplace in
+      ask(
+        Message.make(
+          "protected",
+          [
+            ("path", .string(path.display)), ("resolved", .string(resolved.display)), ("mayReplace", .bool(mayReplace)),
+          ])
+      ).error
+    }
+  }
+}
+
+extension JobRun {
+  /// Works on the items that the run at the other end of a link sends, one after the other.
+  public func serve(_ link: ParentLink) -> Never {
+    let stages: [ExecutableStage]
+    do throws(StageError) { stages = try makeStages(workCount: 1) } catch { link.refuse(error) }
+    let executor = Executor(
+      stages: stages,
+      configuration: .init(
+        computeWorkers: 1, memoryLimit: .max, itemDeadline: .seconds(job.itemDeadline), graceTime: .zero,
+        stopsOnFailure: false),
+      itemCount: 0, run: values, protected: link.protected, claims: link.claims, journal: link.journal,
+      observer: NobodyWatches(), items: { _ in preconditionFailure("items come over the link") })
+    link.whenClosed { executor.temporaries.sealAndRemove(waiting: 1) }
+    link.tell(Message.make("ready"))
+    while true {
+      let message = link.next()
+      switch Message.kind(message) {
+      case "item":
+        if let identity = Message.identity(message) { link.tell(executor.workAlone(on: identity, for: link)) }
+      case "end":
+        link.tell(Message.make("finished", [("errors", .array(Self.finish(stages).map(\.json)))]))
+        _exit(0)
+      default: break
+      }
+    }
+  }
+
+  private struct NobodyWatches: RunObserver {
+    func itemEnded(_ record: ItemRecord, finished: Int) {}
+  }
+}
+
+extension Executor {
+  /// Takes one item through the whole chain, on this thread; answers the message that tells its fate.
+  ///
+  /// Nothing watches the time here: the parent does, and kills.
+  func workAlone(on identity: ItemIdentity, for link: ParentLink) -> JSONText {
+    let entries = ItemJournal { output in link.ask(Message.make("book", [("output", output.json)])).yes }
+    var item = Item(identity: identity)
+    var timings: [(stage: String, milliseconds: Double)] = []
+    var hasAsked = false
+    func message(_ kind: String, _ members: [(String, JSONText)] = []) -> JSONText {
+      let snapshot = entries.snapshot
+      return Message.make(
+        kind,
+        members + [
+          ("warnings", .array(snapshot.warnings.map(\.json))), ("facts", ItemRecord.json(facts: snapshot.facts)),
+          ("stages", ItemRecord.json(timings: timings)),
+        ])
+    }
+    func ended(_ status: ItemStatus, _ reason: String? = nil) -> JSONText {
+      message("ended", [("status", .string(status.rawValue))] + (reason.map { [("reason", .string($0))] } ?? []))
+    }
+    for (index, stage) in stages.enumerated() {
+      if !hasAsked, case .encoded(let source) = item.picture {
+        hasAsked = true
+        guard link.ask(Message.make("memory", [("bytes", .integer(estimate(source, from: index)))])).yes else {
+          return ended(.notAttempted, "the run was stopped")
+        }
+      }
+      journal?.enter(identity.index, stage: index)
+      let context = StageContext(
+        stage: stage.label, run: run, journal: entries, temporaries: temporaries, claims: claims, protected: protected)
+      let start = ContinuousClock.now
+      let result: Result<Outcome, StageError>
+      do throws(StageError) {
+        result = .success(try stage.stage.process(item, in: context))
+      } catch {
+        result = .failure(error)
+      }
+      timings.append((stage.label, (ContinuousClock.now - start) / .milliseconds(1)))
+      switch result {
+      case .success(.next(let next)):
+        if !keepsPixels[index] {
+          item = next.releasingPixels()
+        } else {
+          item = keepsMatte[index] ? next : next.releasingMatte()
+        }
+        // Should a later stage crash, this much is known.
+        if index + 1 < stages.count { link.tell(message("progress")) }
+      case .success(.dropped(let reason)): return ended(.dropped, reason)
+      case .success(.deferred(let reason)): return ended(.deferred, reason)
+      case .success(.notAttempted(let reason)): return ended(.notAttempted, reason)
+      case .success(.unknown(let receipt)): return ended(.unknown, receipt)
+      case .failure(let error):
+        return message(
+          "ended",
+          [
+            ("status", .string(ItemStatus.failed.rawValue)), ("error", error.json), ("stage", .string(stage.label)),
+          ])
+      }
+    }
+    return ended(.done)
+  }
+}

@@ -1,0 +1,191 @@
+import Glibc
+import JobSyntax
+import TestSupport
+import Testing
+
+/// Pictures that crash the program, from outside: it takes up again as the same process, and nothing is lost but them.
+@Suite(.serialized) struct CrashTests {
+  private static func crashLines(_ result: ProgramResult) -> [String] {
+    result.errorLines.filter { $0.contains("the program crashed (") }
+  }
+
+  @Test(arguments: ["segv", "abort", "trap", "overflow", "overflowElsewhere", "exit"])
+  func aCrashFailsItsPictureAndNoOther(_ fault: String) throws {
+    let faulty = try FaultyScene(40, faults: [7: fault, 23: fault])
+    let program = faulty.start("--jobs", "2")
+    let result = program.finish()
+    #expect(result.exitCode == 1, "\(result.error)")
+    try faulty.checkReport([fault: "crash"], of: 40, exitCode: 1)
+    let run = try #require(try faulty.scene.report()["run"])
+    #expect(run["counts"]?["done"]?.integer == 38)
+    // Both may be in flight in the first crash.
+    let crashes = try #require(run["crashes"]?.integer)
+    #expect((1...2).contains(crashes))
+    #expect(result.errorLines.count { $0.contains("one at a time") || $0.contains("by itself") } == crashes)
+    #expect(result.error.contains("scene: 38 done, 2 failed of 40 in "))
+    #expect(result.errorLines.count { $0.hasPrefix("scene: 40 pictures") } == 1)
+    #expect(faulty.processes(besides: program).isEmpty)
+  }
+
+  @Test(arguments: 0..<4, [1, 2]) func aPictureMayCrashTheProgramInAnyPlace(_ place: Int, _ jobs: Int) throws {
+    let faulty = try FaultyScene(4, faults: [place: "segv"])
+    let result = faulty.start("--jobs", "\(jobs)").finish()
+    #expect(result.exitCode == 1, "\(result.error)")
+    try faulty.checkReport(["segv": "crash"], of: 4, exitCode: 1)
+  }
+
+  /// Every picture crashes the program: from some point on they do so in children.
+  @Test func theProgramDoesNotCrashWithoutEnd() throws {
+    var faults: [Int: String] = [:]
+    for index in 0..<30 where index % 3 != 1 { faults[index] = index.isMultiple(of: 2) ? "abort" : "segv" }
+    let faulty = try FaultyScene(30, faults: faults)
+    let result = faulty.start("--jobs", "2").finish()
+    #expect(result.exitCode == 1, "\(result.error)")
+    try faulty.checkReport(["segv": "crash", "abort": "crash"], of: 30, exitCode: 1)
+    #expect(try faulty.scene.report()["run"]?["crashes"]?.integer ?? 9 <= 3)
+  }
+
+  /// A crash that does not come again is nobody's fault, and the run is whole.
+  @Test func suspectsThatGoThroughAreDone() throws {
+    let faulty = try FaultyScene(12, faults: [5: "once"])
+    let result = faulty.start("--jobs", "2").finish()
+    #expect(result.exitCode == 0, "\(result.error)")
+    try faulty.checkReport([:], of: 12, exitCode: 0)
+    #expect(try faulty.scene.report()["run"]?["crashes"]?.integer == 1)
+    #expect(result.error.contains("the program crashed and took up again"))
+  }
+
+  @Test(arguments: ["atStart", "atSecondStart"]) func aCrashWhileStartingEndsTheProgram(_ when: String) throws {
+    let faulty = try FaultyScene(
+      12, faults: [5: "segv"], stage: "{ \"stage\": \"test.fault\", \"\(when)\": true }")
+    let result = faulty.start("--jobs", "2").finish(limit: 60)
+    #expect(result.signal == SIGSEGV, "\(result.error)")
+    #expect(!result.timedOut)
+    #expect(result.error.hasSuffix("pipeline: crashed with signal 11\n"))
+    #expect(Self.crashLines(result).count == (when == "atStart" ? 0 : 1))
+  }
+
+  /// What was in flight may have been written already, by the program that crashed.
+  @Test(arguments: ["error", "skip"]) func outputsThatMustBeNewAreMadeOnce(_ policy: String) throws {
+    for attempt in 0..<3 {
+      let faulty = try FaultyScene(
+        30, faults: [6 + attempt: "segv", 14: "abort", 22: "segv"], write: ", \"overwrite\": \"\(policy)\"")
+      let result = faulty.start("--jobs", "2").finish()
+      #expect(result.exitCode == 1, "\(result.error)")
+      try faulty.checkReport(["segv": "crash", "abort": "crash"], of: 30, exitCode: 1)
+      #expect(!result.error.contains("output-kept"))
+    }
+  }
+
+  /// Outputs whose names only the run knows stay taken after a crash.
+  @Test func outputsOfBeforeStayTaken() throws {
+    let faulty = try FaultyScene(14, faults: [8: "segv"])
+    faulty.scene.job(
+      encode: #"{ "stage": "test.fault" }, { "stage": "encode", "format": "png" }"#, to: "out/${image.width}.${ext}")
+    let result = faulty.start("--jobs", "1").finish()
+    #expect(result.exitCode == 1)
+    let report = try faulty.scene.report()
+    try check(report, exitCode: 1, in: faulty.scene)
+    let codes = report["items"]?.arrayValue?.map { $0["error"]?["code"]?.stringValue ?? "done" } ?? []
+    #expect(codes.count { $0 == "done" } == 1)
+    #expect(codes[8] == "crash")
+    #expect(codes.count { $0 == "output-collision" } == 12)
+  }
+
+  /// A list from standard input can be read once.
+  @Test func theListFromStandardInputIsKept() throws {
+    let faulty = try FaultyScene(20, faults: [9: "segv"])
+    faulty.scene.job(
+      encode: #"{ "stage": "test.fault" }, { "stage": "encode", "format": "png" }"#, input: #"{ "list": "-" }"#)
+    var settings = faulty.settings
+    // In an order that no folder would give.
+    let order = (0..<20).map { $0 * 7 % 20 }
+    settings.input = Array(
+      order.map { "in/\(FaultyScene.name($0, $0 == 9 ? "segv" : nil)).jpg\n" }.joined().utf8)
+    let result = RunProgram.run(
+      ["run", "job.json", "--report", "report.json"], settings, program: FaultyScene.program)
+    #expect(result.exitCode == 1, "\(result.error)")
+    let report = try faulty.scene.report()
+    try check(report, exitCode: 1, in: faulty.scene)
+    let inputs = report["items"]?.arrayValue?.compactMap { $0["input"]?.stringValue } ?? []
+    #expect(inputs == order.map { "in/\(FaultyScene.name($0, $0 == 9 ? "segv" : nil)).jpg" })
+    #expect(report["run"]?["counts"]?["done"]?.integer == 19)
+  }
+
+  /// Without a report the summary knows what there was before all the same.
+  @Test func theSummaryNamesFailuresOfBefore() throws {
+    let faulty = try FaultyScene(20, faults: [15: "segv"])
+    faulty.scene.folder.write("no picture", to: "in/p000a.jpg")
+    let result = RunProgram.run(["run", "job.json", "--jobs", "1"], faulty.settings, program: FaultyScene.program)
+    #expect(result.exitCode == 1)
+    #expect(result.error.contains("scene: 19 done, 2 failed of 21"))
+    #expect(result.error.contains("in/p000a.jpg"))
+    #expect(result.error.contains("in/p015-segv.jpg"))
+  }
+
+  @Test func jsonLogsStayJSON() throws {
+    let faulty = try FaultyScene(12, faults: [5: "trap"])
+    let result = faulty.start("--log-format", "json", "--verbose").finish()
+    #expect(result.exitCode == 1)
+    let events = try result.errorLines.map { try json($0) }
+    let crash = try #require(events.first { $0["event"]?.stringValue == "crash" })
+    #expect(crash["level"]?.stringValue == "warning")
+    #expect(crash["items"]?.arrayValue?.contains { $0.stringValue == "in/p005-trap.jpg" } == true)
+    // The words of the crash are not lost.
+    #expect(events.contains { $0["message"]?.stringValue?.contains("the picture's name says so") == true })
+    for index in 0..<12 {
+      let name = "in/\(FaultyScene.name(index, index == 5 ? "trap" : nil)).jpg"
+      #expect(events.count { $0["event"]?.stringValue == "item" && $0["input"]?.stringValue == name } == 1, "\(name)")
+    }
+  }
+
+  @Test func theBarIsGoneAfterACrash() throws {
+    let faulty = try FaultyScene(40, faults: [3: "segv", 4: "late", 20: "late", 21: "segv"])
+    var settings = faulty.settings
+    settings.columns = 100
+    settings.environment?["TERM"] = "xterm"
+    let result = RunProgram.run(["run", "job.json"], settings, program: FaultyScene.program)
+    #expect(result.exitCode == 1)
+    let screen = TerminalScreen(result.errorBytes)
+    #expect(!screen.lines.contains { $0.contains("[=") || $0.contains("%") })
+    #expect(screen.lines.contains { $0.hasPrefix("the program crashed (SIGSEGV) while working on in/") })
+    #expect(screen.lines.contains { $0.hasPrefix("scene: 38 done, 2 failed of 40") })
+  }
+
+  /// A signal while suspects are tried ends the run and its child.
+  @Test func anInterruptAfterACrashLeavesAReport() throws {
+    let faulty = try FaultyScene(30, faults: [2: "hang", 3: "segv"], run: #", "graceTime": 0.1"#)
+    let program = faulty.start("--jobs", "2")
+    #expect(program.waitForError("the program crashed (SIGSEGV)"))
+    #expect(program.wait { !faulty.processes(besides: program).isEmpty })
+    program.send(SIGINT)
+    let result = program.finish()
+    #expect(result.exitCode == 130, "\(result.error)")
+    let report = try faulty.scene.report()
+    try check(report, exitCode: 130, in: faulty.scene)
+    #expect(report["items"]?.arrayValue?.count == 30)
+    #expect(report["run"]?["counts"]?["notAttempted"]?.integer ?? 0 > 0)
+    #expect(faulty.processes(besides: program).isEmpty)
+    #expect(faulty.scene.temporaries.isEmpty)
+  }
+
+  /// A picture that its result has replaced is not worked on a second time.
+  @Test func inPlaceResultsAreNotWorkedOnAgain() throws {
+    let faulty = try FaultyScene(16, faults: [9: "segv"])
+    faulty.scene.job(
+      encode:
+        #"{ "stage": "test.fault" }, { "stage": "resize", "width": 32 }, { "stage": "encode", "format": "jpeg" }"#,
+      to: "in/${item.name}", write: #", "inPlace": true"#)
+    let result = faulty.start("--jobs", "2").finish()
+    #expect(result.exitCode == 1, "\(result.error)")
+    let items = try #require(try faulty.scene.report()["items"]?.arrayValue)
+    for item in items {
+      let name = item["input"]?.stringValue ?? ""
+      let isDone = item["status"]?.stringValue == "done"
+      // Once scaled, a second time would be written again and say so.
+      if isDone { #expect(item["outputs"]?.arrayValue?.first?["width"]?.integer == 32, "\(name)") }
+      if !isDone { #expect(item["error"]?["code"]?.stringValue == "crash", "\(name)") }
+    }
+    #expect(faulty.scene.temporaries.isEmpty)
+  }
+}
