@@ -164,7 +164,7 @@ extension Executor {
       let start = ContinuousClock.now
       let result: Result<Outcome, StageError>
       do throws(StageError) {
-        result = .success(try stage.stage.process(item, in: context))
+        result = .success(try stage.stage.processFrames(item, stage.plan.frames, in: context))
       } catch {
         result = .failure(error)
       }
