@@ -13,8 +13,9 @@ import subprocess
 import sys
 import warnings
 
-from PIL import Image
+from PIL import Image, PngImagePlugin
 
+PngImagePlugin.MAX_TEXT_CHUNK = PngImagePlugin.MAX_TEXT_MEMORY = 1 << 28
 Image.MAX_IMAGE_PIXELS = None
 warnings.simplefilter("ignore")
 
