@@ -17,7 +17,7 @@ public enum QualitySearch {
     public var output: Output
     /// The score of `output`.
     public var similarity: Double
-    /// Whether `similarity` is at least the target; if not, `quality` is the highest asked for.
+    /// Whether the target was met, to within the tolerance; if not, `quality` is the highest asked for.
     public var isReached: Bool
     public var encodes: Int
   }
@@ -54,15 +54,19 @@ public enum QualitySearch {
 
   /// The lowest quality whose output scores at least `similarity`.
   ///
-  /// The quality below was encoded too, and does not reach it (unless the quality found is the lowest asked for).
+  /// The quality below was encoded too, and does not reach it (unless the quality found is the lowest asked for). Where
+  /// a step of quality is so coarse that the one found goes beyond the aim by more than `tolerance`, and the one below
+  /// misses it by less, the one below is taken.
   /// - Parameters:
   ///   - similarity: 0…1.
+  ///   - tolerance: how near to `similarity` counts as having met it.
   ///   - score: how like the original an output is, at most 1.
   public static func reaching<Output, E: Error>(
-    similarity: Double, range: ClosedRange<Int> = 30...95, start: Int = 75, encode: (Int) throws(E) -> Output,
-    score: (Output) throws(E) -> Double
+    similarity: Double, tolerance: Double = 0.005, range: ClosedRange<Int> = 30...95, start: Int = 75,
+    encode: (Int) throws(E) -> Output, score: (Output) throws(E) -> Double
   ) throws(E) -> Reach<Output> {
     var best: (quality: Int, output: Output, score: Double)?
+    var below: (quality: Int, output: Output, score: Double)?
     var highest: (output: Output, score: Double)?
     // What is lost falls about as a power of the quantiser, so it is searched for on a logarithmic scale.
     let goal = log(max(1e-6, 1 - similarity))
@@ -71,12 +75,19 @@ public enum QualitySearch {
       let found = try score(output)
       if found >= similarity {
         best = (quality, output, found)
-      } else if quality == range.upperBound {
-        highest = (output, found)
+      } else {
+        if quality >= below?.quality ?? 0 { below = (quality, output, found) }
+        if quality == range.upperBound { highest = (output, found) }
       }
       return (found >= similarity, goal - log(max(1e-6, 1 - found)))
     }
     if let best {
+      if let below, below.quality == best.quality - 1, best.score - similarity > tolerance,
+        similarity - below.score <= tolerance
+      {
+        return Reach(
+          quality: below.quality, output: below.output, similarity: below.score, isReached: true, encodes: encodes)
+      }
       return Reach(
         quality: best.quality, output: best.output, similarity: best.score, isReached: true, encodes: encodes)
     }
