@@ -110,3 +110,22 @@ public enum PictureFormat: String, CaseIterable, Sendable, Hashable {
     }
   }
 }
+
+extension PictureFormat {
+  /// What the names of libvips' operations for this format contain, in its error text.
+  var errorWords: [String] {
+    switch self {
+    case .jpeg: ["jpeg"]
+    case .png: ["png", "spng"]
+    case .webp: ["webp"]
+    case .avif, .heic: ["heif"]
+    case .jxl: ["jxl"]
+    case .tiff: ["tiff"]
+    case .gif: ["gif"]
+    case .jp2: ["jp2k"]
+    case .svg: ["svg"]
+    case .pdf: ["pdf", "poppler"]
+    case .bmp, .ico: []
+    }
+  }
+}
