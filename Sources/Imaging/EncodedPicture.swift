@@ -59,6 +59,15 @@ public final class EncodedPicture: Sendable {
       warnings.append("the file holds \(header.frames) \(unit); only \(used) is used\(more)")
     }
     noticed = Mutex(warnings)
+    // Frames are held together.
+    let (limits, frames) = (options.limits, header.frames)
+    guard !isAnimation || header.pixels <= limits.maxPixels / frames else {
+      throw ImagingError(
+        .limit,
+        "the \(frames) frames of \(header.width)×\(header.height) have \(header.pixels * frames) pixels together, more "
+          + "than the limit of \(limits.maxPixels)",
+        hint: "raise limits.maxPixels if that is meant, or read the first frame only: \"frames\": \"first\"")
+    }
   }
 
   public convenience init(bytes: EncodedBytes, limits: DecodeLimits = DecodeLimits()) throws(ImagingError) {

@@ -54,6 +54,9 @@ public enum PictureFormat: String, CaseIterable, Sendable, Hashable {
   /// Whether samples of 16 bits can be handed to its encoder.
   public var holdsSixteenBits: Bool { [.png, .tiff, .avif, .jxl].contains(self) }
 
+  /// Whether the file can name the space of its colours.
+  public var holdsProfile: Bool { self != .gif && self != .bmp && self != .ico }
+
   /// Whether it has pictures of one band. Others store grey as colour.
   public var holdsGrey: Bool { [.png, .tiff, .jpeg, .jxl].contains(self) }
 
