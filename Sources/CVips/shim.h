@@ -15,7 +15,6 @@
 CVIPS int cvips_init(void) { return vips_init("pipeline"); }
 
 CVIPS void cvips_unref(void *object) { g_object_unref(object); }
-CVIPS VipsImage *cvips_ref(VipsImage *image) { g_object_ref(image); return image; }
 
 // Bytes.
 
@@ -219,13 +218,6 @@ CVIPS int cvips_embed_background(VipsImage *in, VipsImage **out, int x, int y, i
   vips_area_unref((VipsArea *)array);
   return status;
 }
-CVIPS int cvips_flatten(VipsImage *in, VipsImage **out, double r, double g, double b) {
-  double colour[3] = {r, g, b};
-  VipsArrayDouble *array = vips_array_double_new(colour, 3);
-  int status = vips_flatten(in, out, "background", array, NULL);
-  vips_area_unref((VipsArea *)array);
-  return status;
-}
 CVIPS int cvips_rot(VipsImage *in, VipsImage **out, VipsAngle angle) { return vips_rot(in, out, angle, NULL); }
 CVIPS int cvips_flip(VipsImage *in, VipsImage **out, VipsDirection direction) {
   return vips_flip(in, out, direction, NULL);
@@ -255,12 +247,8 @@ CVIPS int cvips_ifthenelse(VipsImage *condition, VipsImage *a, VipsImage *b, Vip
   return vips_ifthenelse(condition, a, b, out, "blend", blend, NULL);
 }
 CVIPS int cvips_min(VipsImage *in, double *out) { return vips_min(in, out, NULL); }
-CVIPS int cvips_max(VipsImage *in, double *out) { return vips_max(in, out, NULL); }
 CVIPS int cvips_gaussblur(VipsImage *in, VipsImage **out, double sigma, VipsPrecision precision) {
   return vips_gaussblur(in, out, sigma, "min_ampl", 0.01, "precision", precision, NULL);
-}
-CVIPS int cvips_sharpen(VipsImage *in, VipsImage **out, double sigma) {
-  return vips_sharpen(in, out, "sigma", sigma, NULL);
 }
 CVIPS int cvips_sharpen_edges(VipsImage *in, VipsImage **out, double sigma, double threshold, double lighten,
   double darken, double flat, double edges) {

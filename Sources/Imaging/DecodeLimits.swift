@@ -1,6 +1,6 @@
 /// How large a picture may be before it is refused, checked from its header before any pixel is decoded.
 public struct DecodeLimits: Sendable, Hashable {
-  /// Width × height, in pixels.
+  /// Width × height, in pixels; of an animation that is read whole, all frames together.
   public var maxPixels: Int
   /// The longer side, in pixels.
   public var maxSide: Int
@@ -24,4 +24,8 @@ public struct DecodeLimits: Sendable, Hashable {
     self.maxMetadataBytes = maxMetadataBytes
     self.maxExpansion = maxExpansion
   }
+
+  /// For files of our own making: limits protect against pictures from outside.
+  public static let unlimited = DecodeLimits(
+    maxPixels: .max, maxSide: .max, maxFrames: .max, maxProfileBytes: .max, maxMetadataBytes: .max, maxExpansion: .max)
 }

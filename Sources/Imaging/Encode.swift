@@ -90,19 +90,28 @@ extension Image {
   /// As the format stores it: black under what is transparent, no more bits than it has, and one band for grey where it
   /// has a grey of its own.
   private func storable(as options: EncodeOptions) throws(ImagingError) -> Image {
-    var image = try clearedUnderAlpha()
+    var image = try inSpace(of: options.format).clearedUnderAlpha()
     if depth == 16, !options.format.holdsSixteenBits { image = try image.withDepth(8) }
     guard isGrey, options.format.holdsGrey, bands >= 3 else { return image }
     var grey = try vips("taking grey") { [image] in cvips_extract_band(image.ref.pointer, $0, 1, 1) }
     let kind = image.depth == 16 ? VIPS_INTERPRETATION_GREY16 : VIPS_INTERPRETATION_B_W
-    if hasAlpha {
+    if image.hasAlpha {
       let alpha = try vips("taking alpha") { [image] in cvips_extract_band(image.ref.pointer, $0, 3, 1) }
       grey = try vips("joining alpha") { [grey] in cvips_bandjoin2(grey.pointer, alpha.pointer, $0) }
     }
     grey = try grey.named(kind)
     // A profile for red, green and blue does not go with one band, and a curve of grey is sRGB's.
-    if space.holdsColour { grey = try WorkingSpace.withoutProfile(grey) }
-    return Image(adopting: grey, lazyFrom: lazyFrom, space: space, isGrey: true)
+    if image.space.holdsColour { grey = try WorkingSpace.withoutProfile(grey) }
+    return Image(adopting: grey, lazyFrom: lazyFrom, space: image.space, isGrey: true)
+  }
+
+  /// In sRGB where the format cannot say otherwise: it has no room for a profile, or the profile is one of grey and the
+  /// format stores grey as colour.
+  func inSpace(of format: PictureFormat) throws(ImagingError) -> Image {
+    guard bands >= 3, format.holdsProfile, space.holdsColour || isGrey && format.holdsGrey else {
+      return try converted(to: .srgb)
+    }
+    return self
   }
 }
 

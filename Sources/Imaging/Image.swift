@@ -201,15 +201,12 @@ public final class Image: Sendable {
     case .none, .pad: break
     case .crop(let crop): image = try cropped(x: crop.x, y: crop.y, width: crop.width, height: crop.height)
     case .smartCrop(let width, let height, let position):
-      // Its search reads the whole picture before the crop is read again.
+      // The search reads the whole picture before the crop is read again.
       let still = try materialised()
-      let interest = position == .entropy ? VIPS_INTERESTING_ENTROPY : VIPS_INTERESTING_ATTENTION
-      image = derived(
-        try vips("choosing a crop") {
-          cvips_smartcrop(still.ref.pointer, $0, Int32(width), Int32(height), interest)
-        })
+      image = try still.cropped(to: still.interestingPart(width: width, height: height, by: position))
     }
-    if let sharpen = plan.sharpen { image = try image.sharpened(sigma: sharpen) }
+    // A mask holds shares, not light.
+    if let sharpen = plan.sharpen, bands >= 3 { image = try image.sharpened(Sharpening(sigma: sharpen)) }
     if case .pad(let pad) = plan.framing { image = try image.padded(pad) }
     return image
   }
@@ -279,16 +276,6 @@ public final class Image: Sendable {
     let result = try back(lightBack)
     let band = try Resampling.rounded(wide, to: ref.format)
     return derived(try vips("joining alpha") { cvips_bandjoin2(result.pointer, band.pointer, $0) })
-  }
-
-  /// Unsharp mask on lightness only; alpha is left alone.
-  func sharpened(sigma: Double) throws(ImagingError) -> Image {
-    guard hasAlpha else {
-      let sharp = try vips("sharpening") { cvips_sharpen(ref.pointer, $0, sigma) }
-      return derived(try Resampling.rounded(sharp, to: ref.format))
-    }
-    let still = try materialised()
-    return try still.withoutAlpha().sharpened(sigma: sigma).joined(with: still.lastBand())
   }
 
   // MARK: Alpha

@@ -54,6 +54,9 @@ public enum PictureFormat: String, CaseIterable, Sendable, Hashable {
   /// Whether samples of 16 bits can be handed to its encoder.
   public var holdsSixteenBits: Bool { [.png, .tiff, .avif, .jxl].contains(self) }
 
+  /// Whether the file can name the space of its colours.
+  public var holdsProfile: Bool { self != .gif && self != .bmp && self != .ico }
+
   /// Whether it has pictures of one band. Others store grey as colour.
   public var holdsGrey: Bool { [.png, .tiff, .jpeg, .jxl].contains(self) }
 
@@ -107,6 +110,25 @@ public enum PictureFormat: String, CaseIterable, Sendable, Hashable {
     case .png: (1 << 31) - 1
     case .jxl: 1 << 30
     case .tiff, .heic, .jp2, .bmp, .ico, .svg, .pdf: nil
+    }
+  }
+}
+
+extension PictureFormat {
+  /// What the names of libvips' operations for this format contain, in its error text.
+  var errorWords: [String] {
+    switch self {
+    case .jpeg: ["jpeg"]
+    case .png: ["png", "spng"]
+    case .webp: ["webp"]
+    case .avif, .heic: ["heif"]
+    case .jxl: ["jxl"]
+    case .tiff: ["tiff"]
+    case .gif: ["gif"]
+    case .jp2: ["jp2k"]
+    case .svg: ["svg"]
+    case .pdf: ["pdf", "poppler"]
+    case .bmp, .ico: []
     }
   }
 }

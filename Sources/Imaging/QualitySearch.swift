@@ -235,29 +235,49 @@ extension Image {
   /// Encodes at the lowest quality in `range` whose decoded file is as like this picture as `similarity` says, by
   /// `StructuralSimilarity`.
   ///
-  /// Takes some five encodes and as many decodes. Chroma is fixed, see `EncodeOptions.searching`.
-  /// - Throws: `encoder` where the options have no quality to search; `geometry` for animations; what `encoding` throws.
+  /// Takes some five encodes and as many decodes. Chroma is fixed, see `EncodeOptions.searching`. Of an animation
+  /// (`Animation.strip`) all frames count.
+  /// - Throws: `encoder` where the options have no quality to search; what `encoding` throws.
   public func reaching(
     similarity: Double, _ options: EncodeOptions, range: ClosedRange<Int> = 30...95,
     metadata: MetadataRequest = MetadataRequest(), arguments: [String: EncoderArgument.Value] = [:]
   ) throws(ImagingError) -> QualitySearch.Reach<Encoding> {
     let start = try options.startOfSearch()
-    let still = try materialised()
+    let still = try inSpace(of: options.format).materialised()
     // Read back into the space it is in: two spaces cannot be compared number by number.
     let gamut: WorkingSpace.Gamut =
-      switch space {
+      switch still.space {
       case .srgb: .srgb
       case .displayP3: .displayP3
       case .embedded: .source
       }
-    let reading = DecodeOptions(
-      limits: DecodeLimits(maxPixels: .max, maxSide: .max), space: WorkingSpace(gamut: gamut))
+    let reading = DecodeOptions(limits: .unlimited, frames: .all, space: WorkingSpace(gamut: gamut))
     return try QualitySearch.reaching(similarity: similarity, range: range, start: start) {
       (quality) throws(ImagingError) in
       try still.encoding(options.searching(at: quality), metadata: metadata, arguments: arguments)
     } score: { (encoding) throws(ImagingError) in
-      try StructuralSimilarity.mean(still, EncodedPicture(bytes: encoding.bytes, options: reading).decode())
+      try still.similarity(to: EncodedPicture(bytes: encoding.bytes, options: reading))
     }
+  }
+}
+
+extension Image {
+  /// How like this picture, or strip of frames, an encoded one is.
+  fileprivate func similarity(to encoded: EncodedPicture) throws(ImagingError) -> Double {
+    guard encoded.isAnimation else {
+      // Encoders of animations join frames that are alike, down to one.
+      let first =
+        height == encoded.header.height
+        ? self
+        : try cropped(
+          x: 0, y: 0, width: width, height: min(height, encoded.header.height))
+      return try StructuralSimilarity.mean(first, encoded.decode())
+    }
+    let strip = try encoded.animation().strip()
+    guard strip.height != height else { return try StructuralSimilarity.mean(self, strip) }
+    let frame = encoded.header.height
+    return try StructuralSimilarity.mean(
+      cropped(x: 0, y: 0, width: width, height: frame), strip.cropped(x: 0, y: 0, width: width, height: frame))
   }
 }
 

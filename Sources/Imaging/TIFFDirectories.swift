@@ -57,13 +57,17 @@ struct TIFFDirectories {
     }
   }
 
+  /// Bytes of one value, by type.
+  private static let units = [
+    1: 1, 2: 1, 3: 2, 4: 4, 5: 8, 6: 1, 7: 1, 8: 2, 9: 4, 10: 8, 11: 4, 12: 8, 13: 4, 16: 8, 17: 8, 18: 8,
+  ]
+
   /// nil where no directory lies there, or it is cut short.
   func directory(at offset: Int) -> Directory? {
     let (countSize, entrySize, valueSize) = isBig ? (8, 20, 8) : (2, 12, 4)
     guard offset > 0, let count = number(countSize, at: offset), count > 0,
       count <= (bytes.count - offset - countSize) / entrySize
     else { return nil }
-    let units = [1: 1, 2: 1, 3: 2, 4: 4, 5: 8, 6: 1, 7: 1, 8: 2, 9: 4, 10: 8, 11: 4, 12: 8, 13: 4, 16: 8, 17: 8, 18: 8]
     var entries: [Entry] = []
     // TIFF allows 65,535 entries; a real file has some dozens, and what follows is not looked for.
     for i in 0..<min(count, 4096) {
@@ -71,7 +75,7 @@ struct TIFFDirectories {
       guard let tag = number(2, at: at), let type = number(2, at: at + 2),
         let values = number(valueSize, at: at + 4)
       else { continue }
-      var entry = Entry(tag: tag, unit: units[type] ?? 0, count: values, at: at + 4 + valueSize)
+      var entry = Entry(tag: tag, unit: Self.units[type] ?? 0, count: values, at: at + 4 + valueSize)
       if entry.length > valueSize {
         guard let elsewhere = number(valueSize, at: entry.at) else { continue }
         entry.at = elsewhere
@@ -85,12 +89,16 @@ struct TIFFDirectories {
   /// Calls `body` for each directory of the chain until it returns false; a chain that runs in a circle ends where it
   /// closes.
   ///
+  /// - Parameter budget: so many entries, after which no other directory is read: directories may lie over each other,
+  ///   so the file's length is no bound.
   /// - Returns: false where the chain leads to a place that holds no directory.
-  @discardableResult func walk(_ body: (Directory) -> Bool) -> Bool {
+  @discardableResult func walk(budget: Int = 20_000_000, _ body: (Directory) -> Bool) -> Bool {
     var seen: Set<Int> = []
     var at = first
-    while at != 0, seen.insert(at).inserted {
+    var budget = budget
+    while at != 0, budget > 0, seen.insert(at).inserted {
       guard let directory = directory(at: at) else { return false }
+      budget -= directory.entries.count + 1
       guard body(directory) else { return true }
       at = directory.next
     }

@@ -46,6 +46,11 @@ extension Stage {
     var frames: [ItemFrames.Frame] = []
     var last: Item?
     for (index, frame) in animation.frames.enumerated() {
+      // Nobody waits for the others any more.
+      guard !context.isCancelled else {
+        throw StageError(
+          "cancelled", "the animation was given up at frame \(index + 1) of \(animation.frames.count)")
+      }
       // One frame's warning is the animation's: repeated, it would drown the others.
       let outcome = try process(item.with(frame: frame), in: context.onceOnly)
       guard case .next(let next) = outcome else { return outcome }

@@ -2,7 +2,6 @@ import Glibc
 import Imaging
 import JobSyntax
 import PipelineKit
-import Synchronization
 
 /// Lays cut-out pictures on a background.
 public struct Composite: Stage {
@@ -176,9 +175,14 @@ public struct Composite: Stage {
     case original(blur: Double)
   }
 
+  private struct Sides: Hashable, Sendable {
+    var width: Int
+    var height: Int
+  }
+
   private let background: Background
   /// Backgrounds drawn for the sides that came last: the pictures of a batch are often alike.
-  private let drawn = BackgroundCache()
+  private let drawn = RecentImages<Sides>(most: 4, mostBytes: 128 << 20)
 
   public init(_ settings: Settings, resources: StageResources) throws(StageError) {
     let choice = settings[Self.background]
@@ -300,11 +304,11 @@ public struct Composite: Stage {
     case .color(let color):
       return try .solid(width: width, height: height, color)
     case .gradient(let gradient):
-      return try drawn.image(width, height) { () throws(ImagingError) -> Image in
+      return try drawn.image(Sides(width: width, height: height)) { () throws(ImagingError) in
         try .gradient(gradient, width: width, height: height)
       }
     case .image(let image, var request):
-      return try drawn.image(width, height) { () throws(ImagingError) -> Image in
+      return try drawn.image(Sides(width: width, height: height)) { () throws(ImagingError) in
         (request.width, request.height) = (width, height)
         return try image.resized(request.plan(for: image.width, image.height)).materialised()
       }
@@ -313,40 +317,6 @@ public struct Composite: Stage {
       let matte = if let matte = item.matte { matte } else { try subject.alphaBand() }
       return try .backgroundBlur(original: original, matte: matte, sigma: sigma)
     }
-  }
-}
-
-/// The last few backgrounds, by their sides.
-private final class BackgroundCache: Sendable {
-  private struct Entry: Sendable {
-    var width: Int
-    var height: Int
-    var image: Image
-  }
-  private static let mostEntries = 4
-  /// Larger backgrounds are drawn anew each time.
-  private static let mostBytes = 128 << 20
-
-  private let entries = Mutex<[Entry]>([])
-
-  /// The background for these sides. Drawn outside the lock: two workers may draw the same one, neither waits.
-  func image(_ width: Int, _ height: Int, draw: () throws(ImagingError) -> Image) throws(ImagingError) -> Image {
-    let known = entries.withLock { entries -> Image? in
-      guard let index = entries.firstIndex(where: { $0.width == width && $0.height == height }) else { return nil }
-      let entry = entries.remove(at: index)
-      entries.append(entry)
-      return entry.image
-    }
-    if let known { return known }
-    let image = try draw()
-    entries.withLock { entries in
-      guard !entries.contains(where: { $0.width == width && $0.height == height }) else { return }
-      entries.append(Entry(width: width, height: height, image: image))
-      while entries.count > Self.mostEntries || entries.reduce(0, { $0 + $1.image.byteCount }) > Self.mostBytes {
-        entries.removeFirst()
-      }
-    }
-    return image
   }
 }
 

@@ -474,6 +474,7 @@ public struct Encode: Stage {
   private func encode(
     _ image: Image, _ options: EncodeOptions, _ request: MetadataRequest, _ context: StageContext
   ) throws(ImagingError) -> Encoding {
+    let most = maxBytes ?? .max
     var ceiling = fitted.upperBound
     var first: Encoding?
     if quality == .auto, options.quality != nil {
@@ -487,23 +488,19 @@ public struct Encode: Stage {
       }
       first = found.output
       ceiling = found.quality
-    } else if let fixed = options.quality, case .fixed = quality, maxBytes != nil {
+    } else if maxBytes == nil || quality != nil || options.quality == nil {
       first = try image.encoding(options, metadata: request, arguments: arguments)
-      note(context, options.format, fixed)
-    } else if maxBytes == nil || options.quality == nil {
-      first = try image.encoding(options, metadata: request, arguments: arguments)
+      if maxBytes != nil, let fixed = options.quality { note(context, options.format, fixed) }
     }
-    guard let maxBytes else {
-      if let first { return first }
-      return try image.encoding(options, metadata: request, arguments: arguments)
-    }
-    if let first, first.bytes.count <= maxBytes { return first }
-    guard options.quality != nil else {
-      if let first { return try tooLarge(first, first.bytes.count, "\(options.format.displayName)", context) }
-      throw ImagingError(.internalFault, "a format without quality was not encoded")
+    // Without one, every quality may do, and the search itself begins.
+    if let first {
+      if first.bytes.count <= most { return first }
+      guard options.quality != nil else {
+        return try tooLarge(first, first.bytes.count, options.format.displayName, context)
+      }
     }
     let range = min(fitted.lowerBound, ceiling)...ceiling
-    switch try image.fitting(maxBytes: maxBytes, options, range: range, metadata: request, arguments: arguments) {
+    switch try image.fitting(maxBytes: most, options, range: range, metadata: request, arguments: arguments) {
     case .fits(let quality, let output, _):
       note(context, options.format, quality)
       return output

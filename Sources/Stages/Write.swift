@@ -159,14 +159,12 @@ public struct Write: Stage {
   private static func verify(
     _ temporary: PathBytes, holds encoded: Item.Encoded, for path: PathBytes, _ verification: Verification
   ) throws(StageError) {
-    // Limits protect against pictures from outside; this one is our own.
-    let limits = DecodeLimits(maxPixels: .max, maxSide: .max, maxFrames: .max)
     let found: String
     do throws(ImagingError) {
       let header =
         verification == .pixels
-        ? try EncodedPicture.verifyPixels(path: temporary.bytes, limits: limits)
-        : try EncodedPicture.verifyHeader(path: temporary.bytes, limits: limits)
+        ? try EncodedPicture.verifyPixels(path: temporary.bytes, limits: .unlimited)
+        : try EncodedPicture.verifyHeader(path: temporary.bytes, limits: .unlimited)
       guard
         header.format != encoded.format || header.width != encoded.width || header.height != encoded.height
       else { return }

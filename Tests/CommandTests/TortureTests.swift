@@ -40,10 +40,11 @@ struct TortureTests {
     }
   }
 
-  /// Runs the whole collection and gives the report's items by name.
-  private func run(onDamage: String, in scene: Scene) throws -> (run: JSONNode, items: [String: JSONNode]) {
+  /// Runs files of the collection in one job and gives the report's items by name.
+  private func run(
+    _ lines: [Line], onDamage: String, in scene: Scene
+  ) throws -> (run: JSONNode, items: [String: JSONNode]) {
     let folder = try #require(torture)
-    let lines = try manifest()
     scene.folder.write(lines.map { folder + "/" + $0.name }.joined(separator: "\n"), to: "list.txt")
     scene.folder.write(
       """
@@ -59,7 +60,7 @@ struct TortureTests {
       }
       """, to: "job.json")
     let result = scene.run("run", "job.json", "--jobs", "2", "--report", "report.json", "--quiet")
-    #expect(result.exitCode == 1, "\(result.error)")
+    #expect(result.exitCode == (onDamage == "fail" ? 1 : 0), "\(result.error)")
     let report = try scene.report()
     let items = try #require(report["items"]?.arrayValue)
     try #require(items.count == lines.count)
@@ -78,8 +79,9 @@ struct TortureTests {
   @Test("every file ends as the manifest says, in one run")
   func manifestByDefault() throws {
     let scene = try Scene()
-    let (run, items) = try run(onDamage: "fail", in: scene)
-    for line in try manifest() {
+    let lines = try manifest()
+    let (run, items) = try run(lines, onDamage: "fail", in: scene)
+    for line in lines {
       let item = try #require(items[line.name])
       let what = "\(line.name) (\(line.expect)): \(item["status"]?.stringValue ?? "") \(code(item))"
       let isDone = isDone(item)
@@ -121,6 +123,22 @@ struct TortureTests {
     #expect(peak < 1 << 30)
   }
 
+  /// The mean of each band; written for builds without optimisation, where anything finer takes minutes here.
+  private static func means(of image: Image) throws -> [Double] {
+    let (bands, count) = (image.bands, image.width * image.height)
+    return try image.withPixels { raw in
+      (0..<bands).map { band in
+        var sum = 0
+        var at = band
+        while at < raw.count {
+          sum &+= Int(raw[at])
+          at &+= bands
+        }
+        return Double(sum) / Double(count)
+      }
+    }
+  }
+
   private func check(_ output: JSONNode, _ line: Line) throws {
     let size = "\(output["width"]?.integer ?? 0)x\(output["height"]?.integer ?? 0)"
     if !line.size.isEmpty { #expect(size == line.size, "\(line.name)") }
@@ -129,14 +147,13 @@ struct TortureTests {
     let path = try #require(output["path"]?.stringValue)
     let bytes = try #require(TemporaryFolder.read(path))
     let image = try EncodedPicture(bytes: EncodedBytes(bytes)).pixels()
-    let pixels = try image.bytes()
     let expected = line.colour.split { !$0.isNumber }.prefix(3).compactMap { Double($0) }
+    let means = try Self.means(of: image)
     for (band, wanted) in expected.enumerated() {
-      let values = stride(from: band, to: pixels.count, by: image.bands).map { Double(pixels[$0]) }
-      let mean = values.reduce(0, +) / Double(values.count)
-      #expect(abs(mean - wanted) <= 2, "\(line.name) band \(band): \(mean), not \(wanted)")
+      #expect(abs(means[band] - wanted) <= 2, "\(line.name) band \(band): \(means[band]), not \(wanted)")
     }
     if let centre = line.colour.firstRange(of: "centre ") {
+      let pixels = try image.bytes()
       let wanted = line.colour[centre.upperBound...].split { !$0.isNumber }.prefix(3).compactMap { Int($0) }
       let at = (image.height / 2 * image.width + image.width / 2) * image.bands
       for band in 0..<3 { #expect(abs(Int(pixels[at + band]) - wanted[band]) <= 4, "\(line.name) centre") }
@@ -146,8 +163,10 @@ struct TortureTests {
   @Test("damaged pictures give what is left of them with a warning, where that is asked for")
   func manifestWithWarning() throws {
     let scene = try Scene()
-    let (_, items) = try run(onDamage: "warn", in: scene)
-    for line in try manifest() where line.expect == "PARTIAL" {
+    let lines = try manifest().filter { $0.expect == "PARTIAL" }
+    try #require(!lines.isEmpty)
+    let (_, items) = try run(lines, onDamage: "warn", in: scene)
+    for line in lines {
       let item = try #require(items[line.name])
       let (isDone, isTold) = (isDone(item), warnings(item).contains { $0.contains("damaged or cut short") })
       #expect(isDone, "\(line.name): \(code(item))")

@@ -56,6 +56,40 @@ import Testing
     }
   }
 
+  @Test("frames count together against the limit of pixels, and only where all are read")
+  func limit() throws {
+    let file = EncodedBytes(Self.gif([[1, 2, 3], [4, 5, 6], [7, 8, 9]], delays: [10, 10, 10], loop: 0))
+    func open(_ most: Int, _ frames: FramePolicy) throws -> EncodedPicture {
+      try EncodedPicture(bytes: file, options: DecodeOptions(limits: DecodeLimits(maxPixels: most), frames: frames))
+    }
+    #expect(try open(48, .all).animation().frames.count == 3)
+    let error = failure { _ = try open(47, .all) }
+    #expect(error?.code == .limit)
+    #expect(error?.message.contains("48 pixels together, more than the limit of 47") == true)
+    #expect(error?.hint?.contains("limits.maxPixels") == true)
+    #expect(try open(16, .first).pixels().width == 4)
+  }
+
+  @Test("a likeness is searched for over all frames")
+  func similarity() throws {
+    func frame(_ shift: Int) throws -> Image {
+      try Made.image(48, 32) { x, y in
+        let v = UInt8(truncatingIfNeeded: (x + shift) * 37 ^ y * 91)
+        return [v, v / 2 + 60, 255 - v]
+      }
+    }
+    let animation = Animation(frames: [try frame(0), try frame(9), try frame(40)], delays: [50, 50, 50], loop: 0)
+    let strip = try animation.strip()
+    let found = try strip.reaching(similarity: 0.9, .webp(.init(effort: 0)), range: 1...100)
+    #expect(found.isReached)
+    let back = try open(found.output.bytes.array, .all)
+    #expect(back.header.frames == 3)
+    #expect(try StructuralSimilarity.mean(strip, back.animation().strip()) == found.similarity)
+    // Frames that are alike are joined by the encoder, here down to one picture.
+    let still = Animation(frames: [try frame(0), try frame(0)], delays: [50, 50], loop: 0)
+    #expect(try still.strip().reaching(similarity: 0.9, .webp(.init(effort: 0)), range: 1...100).isReached)
+  }
+
   @Test("the first frame alone, with a warning, unless all are asked for")
   func first() throws {
     let source = try open(Self.gif([[1, 2, 3], [4, 5, 6]], delays: [10, 10], loop: 0), .first)

@@ -45,6 +45,28 @@ import Testing
     #expect(failure { try DecodeLimits(maxMetadataBytes: 1 << 20).check(found) }?.code == .limit)
   }
 
+  @Test("TIFF directories that lie over each other are read so far and no further")
+  func overlappingDirectories() throws {
+    // A hundred, each of 4,096 entries and 4 bytes behind the one before; their links stand side by side at the end.
+    let count = 100
+    var bytes: [UInt8] = [0x49, 0x49, 0x2A, 0] + Made.little32(8)
+    while bytes.count < 8 + 2 + 12 * 4096 { bytes += [0x00, 0x10, 0, 0] }
+    bytes.removeSubrange(8 + 2 + 12 * 4096..<bytes.count)
+    for index in 1...count { bytes += Made.little32(index < count ? 8 + 4 * index : 0) }
+    func directories(_ budget: Int) throws -> Int {
+      try bytes.withUnsafeBytes { raw in
+        var found = 0
+        try #require(TIFFDirectories(raw)).walk(budget: budget) { directory in
+          found += directory.entries.count == 4096 ? 1 : 0
+          return true
+        }
+        return found
+      }
+    }
+    #expect(try directories(.max) == count)
+    #expect(try directories(10 * 4097) == 10)
+  }
+
   @Test("WebP, GIF and TIFF")
   func others() throws {
     let image = try Made.waves(16, 16)

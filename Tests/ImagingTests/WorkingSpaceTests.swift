@@ -195,6 +195,17 @@ import Testing
     #expect(maxDifference(small, [255, 0, 0, 128]) <= 1)
   }
 
+  @Test("linear light from a decoder, which gives its rows once, is that from memory")
+  func linearReadOnce() throws {
+    let image = try Made.image(60, 3000, bands: 4) { x, y in
+      [UInt8(4 * x), UInt8(y % 251), 90, UInt8((5 * x + y / 8) % 256)]
+    }
+    let source = try picture(image.encoded(.png(.init()), metadata: .none).array)
+    let plan = try ResizeRequest(width: 10, linear: true).plan(for: 60, 3000)
+    let whole = try source.pixels().resized(plan).bytes()
+    #expect(maxDifference(try source.pixels(resizedTo: plan).bytes(), whole) <= 1)
+  }
+
   @Test("linear light in a profile of its own")
   func linearProfile() throws {
     let stripes = try Made.image(64, 64) { x, _ in x % 2 == 0 ? [0, 0, 0] : [255, 255, 255] }
@@ -206,5 +217,36 @@ import Testing
     let small = try source.pixels(resizedTo: ResizeRequest(width: 16, height: 16, linear: true).plan(for: 64, 64))
     // 0.5 to the power of 1 / 1.8.
     #expect(try abs(Int(small.pixel(8, 8)[0]) - 173) <= 3)
+  }
+
+  @Test("a profile of grey goes with one band alone: formats that store grey as colour get sRGB")
+  func greyProfile() throws {
+    let profile = try #require(
+      ColourDescription(chromaticities: .sRGB, curve: .power(1)).profile(grey: true))
+    let plain = try Made.image(32, 32, bands: 1) { x, _ in [UInt8(8 * x)] }.encoded(.png(.init()), metadata: .none)
+    let file = Made.png(plain.array, adding: "iCCP", [65, 0, 0] + Made.zlib(profile))
+    let kept = try open(file, WorkingSpace(gamut: .source))
+    #expect(!kept.space.holdsColour)
+    let expected = try open(file, WorkingSpace()).bytes()
+    for options in [EncodeOptions.webp(.init(lossless: true)), .avif(.init(quality: 95)), .gif(.init(dither: 0))] {
+      let back = try EncodedPicture(bytes: kept.encoded(options, metadata: .all))
+      #expect(!back.header.hasProfile || back.header.bands == 1, "\(options)")
+      #expect(maxDifference(try back.pixels().withoutAlpha().bytes(), expected) <= 8, "\(options)")
+    }
+    for options in [EncodeOptions.png(.init()), .tiff(.init()), .jxl(.init(lossless: true))] {
+      let back = try EncodedPicture(bytes: kept.encoded(options, metadata: .none))
+      #expect(back.header.hasProfile && back.header.bands == 1, "\(options)")
+      #expect(maxDifference(try back.pixels().bytes(), expected) <= 1, "\(options)")
+    }
+  }
+
+  @Test("what has no room for a profile is written in sRGB")
+  func withoutRoom() throws {
+    let colours: [[UInt8]] = [[200, 60, 40], [40, 160, 90], [20, 30, 220], [128, 128, 128]]
+    let image = try Made.image(16, 8) { x, _ in colours[x / 4] }
+    let wide = try image.converted(to: .displayP3)
+    #expect(try wide.pixel(0, 0) != image.pixel(0, 0))
+    let back = try EncodedPicture(bytes: wide.encoded(.gif(.init(dither: 0)))).pixels().withoutAlpha()
+    #expect(maxDifference(try back.bytes(), try image.bytes()) <= 4)
   }
 }

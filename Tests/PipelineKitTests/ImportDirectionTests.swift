@@ -41,9 +41,17 @@ import Testing
     return files
   }
 
+  private static let beginnings = ["@", "import", "public", "package", "internal", "fileprivate", "private"].map {
+    Array($0.utf8)
+  }
+
   /// The modules that a source imports, whatever stands around the word: attributes, access, a kind of declaration.
   static func imports(of source: String) -> [String] {
     source.split(whereSeparator: \.isNewline).compactMap { line in
+      // Few lines are worth the slow expression.
+      guard Self.beginnings.contains(where: { line.utf8.drop { $0 == 0x20 || $0 == 0x09 }.starts(with: $0) }) else {
+        return nil
+      }
       guard
         let match = line.firstMatch(
           of:

@@ -23,4 +23,17 @@ import Testing
     #expect(try StageBench.findings(Flip.self, "") == ["missing-key"])
     #expect(try StageBench.findings(Flip.self, #""direction": "horizontaly""#) == ["unknown-value"])
   }
+
+  @Test("an animation that was given up ends before its next frame")
+  func givenUp() throws {
+    let item = try bench.animation(3, 4, 4) { frame, _, _ in [UInt8(frame), 0, 0] }
+    let stage = try bench.make(Flip.self, #"{ "stage": "flip", "direction": "both" }"#)
+    do throws(StageError) {
+      _ = try stage.processFrames(item, .each, in: bench.context("flip", cancelled: { true }))
+      Issue.record("it went on")
+    } catch {
+      #expect(error.code == "cancelled")
+      #expect(error.message.contains("frame 1 of 3"))
+    }
+  }
 }

@@ -436,8 +436,11 @@ final class Executor: Sendable {
         index == 0 && stage.plan.shrinksOnLoad && streamed.contains(source.header.format)
         && !source.header.isProgressive && frames == 1
       let held = isStreamed ? result : (max(width, result.0), max(height, result.1))
-      let pixels = held.0 * held.1 * (isDeep ? 8 : 4) * frames
-      peak = max(peak, pixels + stage.plan.workingBytes(result.0, result.1) * (isDeep ? 2 : 1))
+      let pixels = held.0 * held.1 * (isDeep ? 8 : 4)
+      let work = stage.plan.workingBytes(result.0, result.1) * (isDeep ? 2 : 1)
+      // Of an animation a stage holds all frames as they were until it has made all anew.
+      let copies = frames > 1 ? 2 * frames : 1
+      peak = max(peak, pixels * copies + work * (stage.plan.frames == .together ? frames : 1))
       (width, height) = result
     }
     return peak + source.bytes.count

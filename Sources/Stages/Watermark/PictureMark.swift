@@ -11,7 +11,7 @@ struct PictureMark: Mark {
   private let image: Image
   private let scale: Double?
   private let look: MarkLook
-  private let made = RecentImages<Key>()
+  private let made = RecentImages<Key>(most: 16, mostBytes: 64 << 20)
 
   /// - Throws: `io`, `unsupported`, `damaged` and the other codes of decoding.
   init(_ settings: Settings, _ look: MarkLook, _ resources: StageResources) throws(ImagingError) {

@@ -15,7 +15,7 @@ struct TextMark: Mark {
   private let alignment: Typeface.Setting.Alignment
   private let colour: RGBA
   private let look: MarkLook
-  private let coverages = RecentImages<Key>()
+  private let coverages = RecentImages<Key>(most: 16, mostBytes: 64 << 20)
 
   /// - Throws: `fontMissing`, and where the text is the same for all items what drawing it would throw.
   init(_ settings: Settings, _ look: MarkLook, _ resources: StageResources) throws(ImagingError) {

@@ -1,0 +1,95 @@
+import CVips
+
+/// Opening: what a file is, what of it goes to a decoder, and whether it is within the limits.
+extension EncodedPicture {
+  static func unsupported(_ prefix: some Collection<UInt8>) -> ImagingError {
+    ImagingError(
+      .unsupported, "this is \(FormatSniffer.describe(prefix)), not a picture that can be read",
+      hint:
+        "read are \(PictureFormat.allCases.filter { !$0.needsPermission }.map(\.displayName).joined(separator: ", "))")
+  }
+
+  /// Finds what a file is, and what of it the decoder is to get.
+  static func open(
+    _ bytes: EncodedBytes, _ options: DecodeOptions
+  ) throws(ImagingError) -> (body: EncodedBytes, content: Content, header: PictureHeader, warnings: [String]) {
+    let limits = options.limits
+    var body = bytes
+    var warnings: [String] = []
+    func part(_ range: Range<Int>) -> EncodedBytes {
+      EncodedBytes(bytes.withUnsafeBytes { Array($0[range]) })
+    }
+    if let start = bytes.withUnsafeBytes({ raw in
+      FormatSniffer.format(of: raw) == nil ? FormatSniffer.embeddedJPEG(in: raw) : nil
+    }) {
+      body = part(start..<bytes.count)
+      warnings.append("the picture begins after \(start) bytes of something else, which were passed over")
+    }
+    let file = try body.withUnsafeBytes { (raw) throws(ImagingError) in try sniffed(raw, limits: limits) }
+    let format = file.format
+    guard !format.needsPermission || options.allowed.contains(format) else {
+      throw ImagingError(
+        .unsupported,
+        "this is \(format == .svg ? "an SVG drawing" : "a PDF file"), which is read only where it is allowed",
+        hint: "set \"allow\": [\"\(format.rawValue)\"] in \"decode\"")
+    }
+    try body.withUnsafeBytes { (raw) throws(ImagingError) in
+      let bound = max(limits.maxProfileBytes, limits.maxMetadataBytes)
+      try limits.check(ContainerScan(raw, format, bound: bound < Int.max ? bound : 64 << 20))
+    }
+    func expansion(_ header: PictureHeader) throws(ImagingError) {
+      try limits.checkExpansion(decodedBytes: header.estimatedDecodedBytes, fileBytes: bytes.count)
+    }
+    switch format {
+    case .svg:
+      body = try DrawingLoader.prepared(body, limits: limits)
+      let image = try DrawingLoader.svg(body, dpi: options.resolution)
+      return (body, .svg, try drawn(image, .svg, frames: 1, limits), warnings)
+    case .pdf:
+      let image = try DrawingLoader.pdf(body, dpi: options.resolution)
+      return (body, .pdf, try drawn(image, .pdf, frames: image.int("n-pages") ?? 1, limits), warnings)
+    case .ico:
+      let entry = try body.withUnsafeBytes { (raw) throws(ImagingError) in try IconDirectory.best(raw) }
+      guard case .png(let range) = entry.kind else {
+        try check(entry.width, entry.height, format: .ico, limits: limits)
+        let header = PictureHeader(
+          format: .ico, width: entry.width, height: entry.height, orientation: 1, bands: 4, hasAlpha: true,
+          bitsPerSample: 8, frames: entry.frames, hasProfile: false, interpretation: "srgb")
+        return (body, .icon(entry), header, warnings)
+      }
+      body = part(range)
+      var header = try body.withUnsafeBytes { (raw) throws(ImagingError) in
+        try self.header(sniffed(raw, limits: limits), limits, options.onDamage) { vips_source_new_from_blob(body.blob) }
+      }
+      header.format = .ico
+      header.frames = entry.frames
+      try expansion(header)
+      return (body, .file(.png), header, warnings)
+    default:
+      if let probe = file.probe {
+        try limits.checkExpansion(decodedBytes: probe.width * probe.height * 3, fileBytes: bytes.count)
+      }
+      let header = try body.withUnsafeBytes { (raw) throws(ImagingError) in
+        try self.header(file, limits, options.onDamage) { vips_source_new_from_blob(body.blob) }
+      }
+      try expansion(header)
+      return (body, .file(format), header, warnings)
+    }
+  }
+
+  private static func drawn(
+    _ image: VipsRef, _ format: PictureFormat, frames: Int, _ limits: DecodeLimits
+  ) throws(ImagingError) -> PictureHeader {
+    try check(image.width, image.height, format: format, limits: limits)
+    guard frames <= limits.maxFrames else { throw tooManyFrames(frames, limits) }
+    return PictureHeader(
+      format: format, width: image.width, height: image.height, orientation: 1, bands: image.bands, hasAlpha: true,
+      bitsPerSample: 8, frames: frames, hasProfile: false, interpretation: "srgb")
+  }
+
+  static func tooManyFrames(_ frames: Int, _ limits: DecodeLimits) -> ImagingError {
+    ImagingError(
+      .limit, "the file holds \(frames) frames, more than the limit of \(limits.maxFrames)",
+      hint: "raise limits.maxFrames if that is meant")
+  }
+}
