@@ -11,14 +11,18 @@ struct FaultStage: Stage {
     "atSecondStart", default: false, help: "crashes before the first picture, if it has been started before")
   static let atChildStart = Field<Bool>.boolean(
     "atChildStart", default: false, help: "crashes before the first picture of a child")
+  static let atEnd = Field<Bool>.boolean("atEnd", default: false, help: "crashes when the run is over")
   static let spec = StageSpec(
     name: "test.fault", summary: "Crashes or hangs where a picture's name says so.",
-    fields: [atStart, atSecondStart, atChildStart],
+    fields: [atStart, atSecondStart, atChildStart, atEnd],
     examples: [#"{ "stage": "test.fault" }"#])
 
   static func plan(_ settings: Settings) -> StagePlan { StagePlan(accepts: .source) }
 
+  private let crashesAtEnd: Bool
+
   init(_ settings: Settings, resources: StageResources) throws(StageError) {
+    crashesAtEnd = settings[Self.atEnd]
     if settings[Self.atStart] { Self.writeToNull() }
     if settings[Self.atChildStart], resources.run.shard?.hasPrefix("child") == true { Self.writeToNull() }
     if settings[Self.atSecondStart] {
@@ -48,6 +52,8 @@ struct FaultStage: Stage {
     }
     return .next(item)
   }
+
+  func finish() throws(StageError) { if crashesAtEnd { Self.writeToNull() } }
 
   private static func writeToNull() {
     // Not at 0, which the compiler would see through.
