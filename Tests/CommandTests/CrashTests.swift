@@ -65,6 +65,25 @@ import Testing
     #expect(Self.crashLines(result).count == (when == "atStart" ? 0 : 1))
   }
 
+  /// While the program is replaced, the kernel refuses it new threads; what comes of that is no result.
+  @Test func noPictureFailsBecauseOfAnothersCrash() throws {
+    let faulty = try FaultyScene(12, faults: [0: "threads", 1: "late", 2: "segv"])
+    let result = faulty.start("--jobs", "2").finish()
+    #expect(result.exitCode == 1, "\(result.error)")
+    try faulty.checkReport(["segv": "crash"], of: 12, exitCode: 1)
+  }
+
+  /// What was in place when the program crashed, and is not made again since the run is being stopped, goes again.
+  @Test func whatIsNotReportedIsNotThere() throws {
+    let faulty = try FaultyScene(
+      30, faults: [0: "segv", 1: "late", 2: "late", 20: "segv"], run: #", "graceTime": 0"#)
+    let result = faulty.start("--jobs", "8", "--fail-fast").finish()
+    #expect(result.exitCode == 1, "\(result.error)")
+    // Holds the folder against the report.
+    try check(try faulty.scene.report(), exitCode: 1, in: faulty.scene)
+    #expect(try faulty.scene.report()["run"]?["counts"]?["failed"]?.integer == 1)
+  }
+
   /// The report is owed when every picture has ended, whatever stages do then.
   @Test func aCrashAtTheEndLeavesAReport() throws {
     let faulty = try FaultyScene(12, faults: [5: "segv"], stage: #"{ "stage": "test.fault", "atEnd": true }"#)

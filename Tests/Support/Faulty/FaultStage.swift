@@ -44,6 +44,7 @@ struct FaultStage: Stage {
     case "late":
       // Nothing is wrong with it, but it is in flight for long enough to be when another one crashes.
       usleep(300_000)
+    case "threads": try Self.startThreads()
     case "once":
       // The first time only, as where two threads have to meet.
       let isFirst = open("\(name).seen", O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0o600) >= 0
@@ -59,6 +60,18 @@ struct FaultStage: Stage {
     // Not at 0, which the compiler would see through.
     let address = UnsafeMutablePointer<Int>(bitPattern: Int(getpid()) % 2 + 8)
     address?.pointee = 1
+  }
+
+  /// Starts threads for a while, as libraries do, and takes a refusal for a damaged picture.
+  private static func startThreads() throws(StageError) {
+    let end = ContinuousClock.now + .milliseconds(600)
+    while ContinuousClock.now < end {
+      var thread = pthread_t()
+      guard pthread_create(&thread, nil, { _ in nil }, nil) == 0 else {
+        throw StageError("damaged", "no thread could be started")
+      }
+      pthread_join(thread, nil)
+    }
   }
 
   @inline(never) private static func recurse(_ depth: Int) -> Int {
