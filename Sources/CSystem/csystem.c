@@ -5,6 +5,9 @@
 #include <malloc.h>
 #include <sched.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 int csystem_allowed_processors(void) {
   cpu_set_t set;
@@ -20,4 +23,19 @@ int csystem_rename_new(const char *from, const char *to) {
   return renameat2(AT_FDCWD, from, AT_FDCWD, to, RENAME_NOREPLACE) == 0 ? 0 : errno;
 }
 
-int csystem_unnamed_file(const char *folder) { return open(folder, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600); }
+int csystem_memory_file(void) { return memfd_create("pipeline", MFD_CLOEXEC); }
+
+int csystem_unnamed_file(const char *folder) {
+  int file = open(folder, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+  // Some file systems can't: that of containers on older kernels, network shares.
+  if (file >= 0 || (errno != EOPNOTSUPP && errno != EISDIR && errno != EINVAL)) return file;
+  char path[4096];
+  int length = snprintf(path, sizeof path, "%s/.pipeline-XXXXXX.tmp", folder);
+  if (length < 0 || (size_t)length >= sizeof path) {
+    errno = ENAMETOOLONG;
+    return -1;
+  }
+  file = mkostemps(path, 4, O_CLOEXEC);
+  if (file >= 0) unlink(path);
+  return file;
+}

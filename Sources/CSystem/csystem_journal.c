@@ -6,6 +6,8 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/falloc.h>
+#include <poll.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
@@ -54,6 +56,9 @@ struct journal {
 
 static struct journal *journal;
 static int descriptor = -1;
+
+enum { disarmed, armed, under_way };
+static atomic_int arming = disarmed;
 
 // MARK: The file
 
@@ -109,6 +114,9 @@ int csystem_journal_descriptor(void) { return descriptor; }
 int64_t csystem_journal_items(void) { return journal->items; }
 
 void csystem_journal_mark(int64_t item, int value) {
+  // While a thread replaces the program, the kernel refuses new threads to all others, and libraries take that for a
+  // damaged picture. No item ends any more; what is in flight is tried again.
+  while (value >= first_ended && atomic_load(&arming) == under_way) poll(NULL, 0, 10);
   if (item >= 0 && item < journal->items) atomic_store_explicit(&journal->states[item], value, memory_order_release);
 }
 
@@ -209,10 +217,51 @@ pid_t csystem_journal_take_child(void) {
   return 0;
 }
 
+// MARK: Lines
+
+int csystem_lines_begin(void) {
+  if (!journal) return ENOSYS;
+  if (journal->fields[csystem_lines_descriptor] >= 0) return 0;
+  int file = memfd_create("lines", MFD_CLOEXEC);
+  if (file < 0) return errno;
+  journal->fields[csystem_lines_descriptor] = file;
+  return 0;
+}
+
+int csystem_lines_add(const void *bytes, int64_t count) {
+  int64_t end = journal->fields[csystem_lines_end];
+  for (int64_t done = 0; done < count;) {
+    ssize_t written = pwrite(journal->fields[csystem_lines_descriptor], (const char *)bytes + done, count - done, end + done);
+    if (written < 0 && errno == EINTR) continue;
+    if (written <= 0) return written < 0 ? errno : EIO;
+    done += written;
+  }
+  // Only now, so that a crash leaves whole lines.
+  journal->fields[csystem_lines_end] = end + count;
+  return 0;
+}
+
+int64_t csystem_lines_waiting(void) {
+  return journal->fields[csystem_lines_end] - journal->fields[csystem_lines_taken];
+}
+
+int64_t csystem_lines_read(void *buffer, int64_t capacity) {
+  int64_t waiting = csystem_lines_waiting();
+  if (waiting < capacity) capacity = waiting;
+  if (capacity <= 0) return 0;
+  ssize_t count = pread(
+      journal->fields[csystem_lines_descriptor], buffer, capacity, journal->fields[csystem_lines_taken]);
+  return count < 0 ? 0 : count;
+}
+
+void csystem_lines_taken_off(int64_t count) {
+  int64_t taken = journal->fields[csystem_lines_taken] += count;
+  // What was shown costs no memory any more.
+  fallocate(journal->fields[csystem_lines_descriptor], FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, taken);
+}
+
 // MARK: Taking up after a crash
 
-enum { disarmed, armed, under_way };
-static atomic_int arming = disarmed;
 static pthread_t taking_up;
 static sigset_t mask;
 
@@ -241,7 +290,9 @@ int csystem_take_up_applies(const siginfo_t *information) {
     if (item >= first_ended) ended++;
     else if (item > 0) in_flight++;
   }
-  if (in_flight == 0) return 0;
+  // Before the first picture, what crashes is not a picture, and nothing is owed to anyone yet. After the last, a thread
+  // that was given up or a stage that finishes may crash, and the report is owed.
+  if (in_flight == 0 && ended == 0) return 0;
   if (journal->fields[csystem_crashes] >= most_crashes) return 0;
   if (ended <= journal->fields[csystem_ended_at_crash]) return 0;
   int expected = armed;

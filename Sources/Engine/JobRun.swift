@@ -175,7 +175,9 @@ public final class JobRun: Sendable {
   ///
   /// - Throws: where a stage cannot be made ready: a library, a model or a background is missing.
   public func execute(_ plan: RunPlan, observer: any RunObserver) throws(StageError) -> RunOutcome {
-    let stages = plan.workCount > 0 ? try makeStages(workCount: plan.workCount) : []
+    // After a crash at the end all that is left to do is to tell.
+    let isAllDone = past.map { $0.counts.total == plan.inputs.count } ?? false
+    let stages = plan.workCount > 0 && !isAllDone ? try makeStages(workCount: plan.workCount) : []
     let (journal, launcher, canTakeUp, replaced) = state.withLock {
       ($0.journal, $0.launcher, $0.canTakeUp, $0.replacedInputs)
     }
@@ -203,10 +205,11 @@ public final class JobRun: Sendable {
     let begin = ContinuousClock.now
     journal?.begin()
     if canTakeUp { journal?.arm() }
+    // Armed to the end of the process: a crash in what follows must not cost the report.
     let result = executor.execute()
-    journal?.disarm()
     let wall = journal?.elapsed ?? (ContinuousClock.now - begin) / .seconds(1)
-    let finishErrors = result.finishErrors + Self.finish(stages)
+    var finishErrors = result.finishErrors + Self.finish(stages)
+    if isAllDone, let past { finishErrors.append(past.errorOfTheEnd) }
     // Only a run that was cut short leaves any: their writers are gone or will be with the process.
     executor.temporaries.sealAndRemove()
     let usage = Machine.usage

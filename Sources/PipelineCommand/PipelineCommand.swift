@@ -20,6 +20,8 @@ public enum PipelineCommand {
     // Where it fails, a run just does not outlive what it would otherwise.
     _ = csystem_program_remember()
     signal(SIGPIPE, SIG_IGN)
+    // A file over the limit of `ulimit -f` is a failure to write it, not the end.
+    signal(SIGXFSZ, SIG_IGN)
     let output = ResultOutput()
     var code = execute(Array(arguments.dropFirst()), Invocation(registry: registry, output: output))
     if let problem = output.finish() {

@@ -62,7 +62,7 @@ public enum AtomicFile {
     // Some network file systems tell only here that the data did not fit.
     guard close(descriptor) == 0 else { throw failure("cannot write \(path.printable)", errno) }
     try check(temporary)
-    temporaries?.willName(temporary, path, isNew: existing == .keep)
+    temporaries?.willName(temporary, path, isNew: existing == .keep || Self.isFree(path))
     let problem = try step {
       temporary.withCString { from in
         path.withCString { to in
@@ -78,6 +78,11 @@ public enum AtomicFile {
     exists = false
     try flush(folder: folder)
     return true
+  }
+
+  private static func isFree(_ path: PathBytes) -> Bool {
+    var status = stat()
+    return path.withCString { lstat($0, &status) } != 0 && errno == ENOENT
   }
 
   /// Renames a file unless the new name is taken; 0 or an error number.

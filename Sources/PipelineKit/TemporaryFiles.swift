@@ -22,7 +22,7 @@ public final class TemporaryFiles: Sendable {
   /// - Parameters:
   ///   - onInsert: told of each file before it is made, for a journal that outlives the process.
   ///   - onRemove: told of each file that is renamed or removed.
-  ///   - onNaming: told of each file before it gets its name, and whether that must be new.
+  ///   - onNaming: told of each file before it gets its name, and whether nothing has that name yet.
   public init(
     onInsert: @escaping @Sendable (PathBytes) -> Void = { _ in },
     onRemove: @escaping @Sendable (PathBytes) -> Void = { _ in },

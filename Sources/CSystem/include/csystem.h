@@ -12,6 +12,9 @@ void csystem_bound_allocator(int arenas, int map_threshold);
 /// A file without a name in a folder, for reading and writing; -1 and errno where it cannot be had.
 int csystem_unnamed_file(const char *folder);
 
+/// The same in memory.
+int csystem_memory_file(void);
+
 /// Renames a file unless something has the new name. Returns 0, EEXIST, EINVAL or ENOSYS where the file system or the
 /// kernel cannot do it, or another error number.
 int csystem_rename_new(const char *from, const char *to);

@@ -27,10 +27,11 @@ int csystem_journal_state(int64_t item);
 
 /// Numbers that a run keeps across crashes.
 enum csystem_journal_field {
-  /// Descriptors: what the run was planned to do, the records of items that have ended, what libraries wrote.
-  csystem_plan_descriptor, csystem_spool_descriptor, csystem_capture_descriptor,
+  /// Descriptors: what the run was planned to do, the records of items that have ended, lines still to be shown, what
+  /// libraries wrote.
+  csystem_plan_descriptor, csystem_spool_descriptor, csystem_lines_descriptor, csystem_capture_descriptor,
   /// How far these were written, or read.
-  csystem_spool_end, csystem_capture_taken,
+  csystem_spool_end, csystem_lines_end, csystem_lines_taken, csystem_capture_taken,
   /// When the first item was started, on the clock that CLOCK_BOOTTIME is, in nanoseconds.
   csystem_begin,
   /// The signal that was asked to end the run; 0 for none.
@@ -68,8 +69,18 @@ void csystem_journal_remove_child(pid_t child);
 /// Forgets one child and returns it; 0 where there is none left.
 pid_t csystem_journal_take_child(void);
 
-/// From now on a crash of this process while items are in flight makes it take up again: with the fault handler of
-/// csystem_capture_begin, which must have been called before. The caller's signal mask is what the program gets then.
+/// Lines that wait for a slow reader, in a file in memory: a crash does not lose them. Goes on with those of the program
+/// that crashed. Returns 0, or an error number, as where there is no journal.
+int csystem_lines_begin(void);
+/// Adds bytes at the end. Returns 0 or an error number. Used by one thread at a time.
+int csystem_lines_add(const void *bytes, int64_t count);
+int64_t csystem_lines_waiting(void);
+/// Copies the first bytes that wait; they are forgotten by csystem_lines_taken_off. Used by one thread at a time.
+int64_t csystem_lines_read(void *buffer, int64_t capacity);
+void csystem_lines_taken_off(int64_t count);
+
+/// From now on a crash of this process makes it take up again, once an item is in flight or has ended: with the fault
+/// handler of csystem_capture_begin, which must have been called before. The caller's signal mask is what the program gets then.
 void csystem_take_up_arm(void);
 /// Crashes end the process again.
 void csystem_take_up_disarm(void);

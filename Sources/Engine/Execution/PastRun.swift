@@ -31,6 +31,19 @@ public struct PastRun: Sendable {
   /// Seconds since the first item was started.
   public let elapsed: Double
 
+  /// `SIGSEGV`, or what else ended the program.
+  public var crashCause: String { crashSignal == 0 ? "a library called exit" : SignalName.text(crashSignal) }
+
+  /// Whether all items had ended.
+  public var isAtEnd: Bool { counts.total == journal.itemCount }
+
+  /// What a crash after the last item leaves to say: whether stages could finish is not known.
+  var errorOfTheEnd: StageError {
+    StageError(
+      "crash", "the program crashed (\(crashCause)) after the last picture had ended",
+      hint: "every picture is as reported; what stages do when a run is over may not have been done")
+  }
+
   /// What was in flight, as found.
   public var suspectNames: [PathBytes] { suspects.map { file.inputs[$0].name } }
 

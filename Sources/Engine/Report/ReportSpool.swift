@@ -60,10 +60,13 @@ final class ReportSpool: Sendable {
     return true
   }
 
-  /// A temporary file without a name; -1 where none can be had.
+  /// A temporary file without a name; in memory where no folder takes one; -1 where none can be had.
   static func unnamedFile() -> Int32 {
-    let descriptor = csystem_unnamed_file("/var/tmp")
-    return descriptor >= 0 ? descriptor : csystem_unnamed_file("/tmp")
+    for folder in ["/var/tmp", "/tmp"] {
+      let descriptor = csystem_unnamed_file(folder)
+      if descriptor >= 0 { return descriptor }
+    }
+    return csystem_memory_file()
   }
 
   func append(_ record: ItemRecord) {

@@ -161,7 +161,7 @@ enum RunCommand {
     run.keepJournal(of: plan, jobText: loaded.sources.first?.text ?? [], reportPath: reportPlace)
 
     let (library, descriptor) = LibraryOutput.begin()
-    let screen = Screen(terminal.moved(to: descriptor))
+    let screen = Screen(terminal.moved(to: descriptor), isJournaled: true)
     let runLog = RunLog(format: format, isQuiet: arguments[quiet], screen: screen)
     let console = RunConsole(
       log: runLog, isVerbose: arguments[verbose], showsProgress: !arguments[noProgress], library: library,

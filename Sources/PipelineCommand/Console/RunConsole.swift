@@ -107,16 +107,20 @@ final class RunConsole: RunObserver {
       state.worked = state.progress.finished - state.decided.count { past.hasEnded($0) }
       state.workLeft = plan.workCount - state.worked
     }
-    let signal = past.crashSignal == 0 ? "a library called exit" : SignalName.text(past.crashSignal)
+    let signal = past.crashCause
     let names = past.suspectNames.map(\.printable)
     var items = names.prefix(Self.mostSuspectsNamed).joined(separator: ", ")
     if names.count > Self.mostSuspectsNamed { items += " and \(names.count - Self.mostSuspectsNamed) more" }
+    let when =
+      past.isAtEnd ? "after the last picture" : names.isEmpty ? "between pictures" : "while working on \(items)"
     let next =
       past.stopSignal != nil
       ? "the run was being stopped"
-      : names.count == 1 ? "it is tried again by itself" : "they are tried again one at a time"
+      : names.isEmpty
+        ? "the run goes on"
+        : names.count == 1 ? "it is tried again by itself" : "they are tried again one at a time"
     log.write(
-      .warning, "crash", "the program crashed (\(signal)) while working on \(items); \(next)",
+      .warning, "crash", "the program crashed (\(signal)) \(when); \(next)",
       [
         ("signal", .string(signal)), ("crashes", .integer(past.crashes)),
         ("items", .array(past.suspectNames.map { .string($0.display) })),

@@ -1,3 +1,4 @@
+import CSystem
 import Dispatch
 import Glibc
 import Synchronization
@@ -23,21 +24,39 @@ final class Screen: Sendable {
   private let queue = DispatchQueue(label: "pipeline.screen")
   private let state = Mutex(State())
   private let drawn = Mutex(Drawn())
+  /// Whether lines wait in the journal of the run, where a crash does not lose them.
+  private let isJournaled: Bool
 
   /// Beyond this many bytes that nobody reads, lines are dropped and counted.
   private static let mostHeld = 16 << 20
 
-  init(_ terminal: Terminal) { self.terminal = terminal }
+  /// Lines are written in pieces that a pipe takes whole or not at all: after a crash it is known which it took.
+  private static let pieceBytes = 4096
+
+  /// - Parameter isJournaled: whether lines that wait are to outlive a crash; one screen of the process may do so, once
+  ///   its run has a journal. It begins with those that the program which crashed has left.
+  init(_ terminal: Terminal, isJournaled: Bool = false) {
+    self.terminal = terminal
+    self.isJournaled = isJournaled && csystem_lines_begin() == 0
+  }
 
   /// Adds a line, or several.
   func log(_ text: String) {
     change { state in
-      guard state.lines.count < Self.mostHeld else {
+      let waiting = state.lines.count + (isJournaled ? Int(csystem_lines_waiting()) : 0)
+      guard waiting < Self.mostHeld else {
         state.dropped += 1
         return
       }
-      state.lines += text.utf8
-      if text.utf8.last != UInt8(ascii: "\n") { state.lines.append(UInt8(ascii: "\n")) }
+      var bytes = Array(text.utf8)
+      if bytes.last != UInt8(ascii: "\n") { bytes.append(UInt8(ascii: "\n")) }
+      // Where memory held some back once, they all go there, to stay in order.
+      if isJournaled, state.lines.isEmpty,
+        bytes.withUnsafeBytes({ csystem_lines_add($0.baseAddress, Int64($0.count)) }) == 0
+      {
+        return
+      }
+      state.lines += bytes
     }
   }
 
@@ -66,14 +85,36 @@ final class Screen: Sendable {
       return (state.lines, state.bar, state.dropped)
     }
     drawn.withLock { drawn in
-      guard !drawn.isDead, !lines.isEmpty || bar != drawn.bar else { return }
+      let hasJournaled = isJournaled && csystem_lines_waiting() > 0
+      guard !drawn.isDead, hasJournaled || !lines.isEmpty || bar != drawn.bar else { return }
       var bytes: [UInt8] = []
-      if drawn.bar != nil, !lines.isEmpty || bar == nil { bytes += "\r\u{1B}[K".utf8 }
+      if drawn.bar != nil, hasJournaled || !lines.isEmpty || bar == nil { bytes += "\r\u{1B}[K".utf8 }
+      if hasJournaled {
+        guard put(bytes[...], &drawn), drawJournaled(&drawn) else { return }
+        bytes = []
+      }
       bytes += lines
       if dropped > 0 { bytes += "(\(dropped) lines were dropped: they came faster than they were read)\n".utf8 }
       if let bar { bytes += "\r\(bar)\u{1B}[K".utf8 }
       drawn.bar = bar
-      if bytes.withUnsafeBytes({ StandardStreams.write($0, to: terminal.descriptor) }) != nil { drawn.isDead = true }
+      _ = put(bytes[...], &drawn)
+    }
+  }
+
+  /// False when the reader is gone.
+  private func put(_ bytes: ArraySlice<UInt8>, _ drawn: inout Drawn) -> Bool {
+    drawn.isDead =
+      drawn.isDead || bytes.withUnsafeBytes { StandardStreams.write($0, to: terminal.descriptor) } != nil
+    return !drawn.isDead
+  }
+
+  private func drawJournaled(_ drawn: inout Drawn) -> Bool {
+    var piece = [UInt8](repeating: 0, count: Self.pieceBytes)
+    while true {
+      let count = piece.withUnsafeMutableBytes { Int(csystem_lines_read($0.baseAddress, Int64($0.count))) }
+      guard count > 0 else { return true }
+      guard put(piece[..<count], &drawn) else { return false }
+      csystem_lines_taken_off(Int64(count))
     }
   }
 }

@@ -11,14 +11,18 @@ struct FaultStage: Stage {
     "atSecondStart", default: false, help: "crashes before the first picture, if it has been started before")
   static let atChildStart = Field<Bool>.boolean(
     "atChildStart", default: false, help: "crashes before the first picture of a child")
+  static let atEnd = Field<Bool>.boolean("atEnd", default: false, help: "crashes when the run is over")
   static let spec = StageSpec(
     name: "test.fault", summary: "Crashes or hangs where a picture's name says so.",
-    fields: [atStart, atSecondStart, atChildStart],
+    fields: [atStart, atSecondStart, atChildStart, atEnd],
     examples: [#"{ "stage": "test.fault" }"#])
 
   static func plan(_ settings: Settings) -> StagePlan { StagePlan(accepts: .source) }
 
+  private let crashesAtEnd: Bool
+
   init(_ settings: Settings, resources: StageResources) throws(StageError) {
+    crashesAtEnd = settings[Self.atEnd]
     if settings[Self.atStart] { Self.writeToNull() }
     if settings[Self.atChildStart], resources.run.shard?.hasPrefix("child") == true { Self.writeToNull() }
     if settings[Self.atSecondStart] {
@@ -40,6 +44,7 @@ struct FaultStage: Stage {
     case "late":
       // Nothing is wrong with it, but it is in flight for long enough to be when another one crashes.
       usleep(300_000)
+    case "threads": try Self.startThreads()
     case "once":
       // The first time only, as where two threads have to meet.
       let isFirst = open("\(name).seen", O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0o600) >= 0
@@ -49,10 +54,24 @@ struct FaultStage: Stage {
     return .next(item)
   }
 
+  func finish() throws(StageError) { if crashesAtEnd { Self.writeToNull() } }
+
   private static func writeToNull() {
     // Not at 0, which the compiler would see through.
     let address = UnsafeMutablePointer<Int>(bitPattern: Int(getpid()) % 2 + 8)
     address?.pointee = 1
+  }
+
+  /// Starts threads for a while, as libraries do, and takes a refusal for a damaged picture.
+  private static func startThreads() throws(StageError) {
+    let end = ContinuousClock.now + .milliseconds(600)
+    while ContinuousClock.now < end {
+      var thread = pthread_t()
+      guard pthread_create(&thread, nil, { _ in nil }, nil) == 0 else {
+        throw StageError("damaged", "no thread could be started")
+      }
+      pthread_join(thread, nil)
+    }
   }
 
   @inline(never) private static func recurse(_ depth: Int) -> Int {

@@ -86,9 +86,20 @@ final class ChildLane: Sendable {
         if !isForced {
           let end = ContinuousClock.now + .seconds(Self.finishSeconds)
           child.conversation.send(Message.make("end"), until: end)
-          if case .message(let message) = child.conversation.receive(until: end), Message.kind(message) == "finished" {
+          switch child.conversation.receive(until: end) {
+          case .message(let message):
             let found = (message["errors"]?.arrayValue ?? []).compactMap { StageError($0) }
             errors.value.withLock { $0 += found }
+          case .closed:
+            if case .signal(let number) = child.reap(waiting: 1) {
+              let error = StageError(
+                "crash", "a process of the run crashed (\(SignalName.text(number))) after its last picture had ended",
+                hint: "every picture is as reported; what stages do when a run is over may not have been done")
+              errors.value.withLock { $0.append(error) }
+            }
+          case .timeout:
+            let error = StageError("finish-timeout", "a process of the run did not finish in time", kind: .temporary)
+            errors.value.withLock { $0.append(error) }
           }
         }
         child.kill()
