@@ -225,7 +225,8 @@ extension Image {
   /// `StructuralSimilarity`.
   ///
   /// Takes some five encodes and as many decodes. Chroma is fixed, see `EncodeOptions.searching`.
-  /// - Throws: `encoder` where the options have no quality to search; `geometry` for animations; what `encoding` throws.
+  /// The frames of an animation count alike.
+  /// - Throws: `encoder` where the options have no quality to search; what `encoding` throws.
   public func reaching(
     similarity: Double, _ options: EncodeOptions, range: ClosedRange<Int> = 30...95,
     metadata: MetadataRequest = MetadataRequest(), arguments: [String: EncoderArgument.Value] = [:]
@@ -239,14 +240,51 @@ extension Image {
       case .displayP3: .displayP3
       case .embedded: .source
       }
+    let times = options.format.isAnimated ? still.frameTimes : nil
     let reading = DecodeOptions(
-      limits: DecodeLimits(maxPixels: .max, maxSide: .max), space: WorkingSpace(gamut: gamut))
+      limits: DecodeLimits(maxPixels: .max, maxSide: .max, maxFrames: .max), frames: times == nil ? .first : .all,
+      space: WorkingSpace(gamut: gamut))
     return try QualitySearch.reaching(similarity: similarity, range: range, start: start) {
       (quality) throws(ImagingError) in
       try still.encoding(options.searching(at: quality), metadata: metadata, arguments: arguments)
     } score: { (encoding) throws(ImagingError) in
-      try StructuralSimilarity.mean(still, EncodedPicture(bytes: encoding.bytes, options: reading).decode())
+      let file = try EncodedPicture(bytes: encoding.bytes, options: reading)
+      guard let times else { return try StructuralSimilarity.mean(still, file.decode()) }
+      return try StructuralSimilarity.mean(still, file.animation().standing(at: times).strip())
     }
+  }
+
+  /// When each frame of a strip begins, in milliseconds; nil for a picture that is none.
+  private var frameTimes: [Int]? {
+    guard let page = ref.int("page-height"), page > 0, page < height, height % page == 0 else { return nil }
+    let delays = ref.ints("delay")
+    var times = [0]
+    for index in 1..<height / page {
+      let delay = index <= delays.count ? delays[index - 1] : 0
+      // As libvips' encoder of WebP has it.
+      times.append(times[index - 1] + (delay <= 10 ? 100 : delay))
+    }
+    return times
+  }
+}
+
+extension Animation {
+  /// What is seen at each of these times, in milliseconds: encoders join frames that are the same into one that stands
+  /// longer.
+  fileprivate func standing(at times: [Int]) -> Animation {
+    guard frames.count != times.count else { return self }
+    var seen = Animation(frames: [], delays: [], loop: loop)
+    var index = 0
+    var end = delays.first ?? 0
+    for time in times {
+      while time >= end, index + 1 < frames.count {
+        index += 1
+        end += index < delays.count ? delays[index] : 0
+      }
+      seen.frames.append(frames[index])
+      seen.delays.append(0)
+    }
+    return seen
   }
 }
 
