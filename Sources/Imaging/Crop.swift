@@ -74,8 +74,10 @@ public struct CropRequest: Sendable, Hashable {
       throw ImagingError(.geometry, "cutting \(before + after) pixels from a \(name) of \(whole) leaves nothing")
     }
     guard let size else { return Axis(start: before, length: whole - before - after) }
-    let wanted = max(1, size.pixels(of: whole))
     let room = whole - before - after
+    var wanted = max(1, size.pixels(of: whole))
+    // Two halves of an odd number, both rounded up, are one more than the whole.
+    if wanted == room + 1, size.isShare, (start ?? end)?.isShare == true { wanted = room }
     guard wanted <= room || clip else {
       let beside = before + after > 0 ? " beside the \(before + after) that are cut" : ""
       throw ImagingError(

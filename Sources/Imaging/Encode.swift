@@ -80,7 +80,7 @@ extension Image {
     if let most = format.maxSide, max(width, height) > most {
       throw ImagingError(
         .encoder,
-        "a \(format.displayName) picture cannot be \(width)×\(height) pixels; its sides go up to \(most)",
+        "\(width)×\(height) pixels are too large for \(format.displayName), whose sides go up to \(most)",
         hint: "resize it first, or use another format")
     }
   }

@@ -217,9 +217,7 @@ public enum EncoderArguments {
       own = ["Q": "quality", "compression": "compression", "bitdepth": "bitDepth", "properties": "metadata"]
     case .jxl: own = ["Q": "quality", "distance": "quality", "lossless": "lossless", "effort": "effort"]
     case .gif:
-      own = [
-        "effort": "effort", "dither": "dither", "bitdepth": "colors", "interframe-maxerror": "interframeMaxError",
-      ]
+      own = ["effort": "effort", "dither": "dither", "bitdepth": "colors"]
     case .heic, .jp2, .bmp, .ico, .svg, .pdf: own = [:]
     }
     for (name, field) in own { names.updateValue(field, forKey: name) }

@@ -28,6 +28,9 @@ public struct Length: Sendable, Hashable {
     (self.numerator, self.denominator) = (numerator, denominator)
   }
 
+  /// Whether it is a part of a side.
+  public var isShare: Bool { denominator != nil }
+
   /// Pixels, 0 or more.
   public static func pixels(_ count: Int) -> Length { Length(max(0, count), over: nil) }
 

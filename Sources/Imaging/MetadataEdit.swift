@@ -155,7 +155,7 @@ struct MetadataEdit {
       }
       for (field, keyword, text) in found.comments where keep.keeps(Self.subject(keyword), in: .comments) {
         // ImageMagick keeps whole EXIF, XMP and IPTC blocks so, in hexadecimal: nothing of them was looked at.
-        guard !keyword.hasPrefix("Raw profile") else { continue }
+        guard !keyword.hasPrefix("Raw profile"), !Self.isStale(keyword) else { continue }
         comments.append((field, text))
       }
       rescue(found, keep, into: format)
@@ -214,8 +214,18 @@ struct MetadataEdit {
       if format != .png, isLost { dropped.append("PNG comments") }
     }
 
+    /// Whether it tells of the old file: ImageMagick and others write each tag of EXIF as a text too.
+    private static func isStale(_ keyword: String) -> Bool {
+      let word = keyword.lowercased()
+      return ["orientation", "thumbnail", "makernote", "pixelxdimension", "pixelydimension", "exifoffset"].contains {
+        word.contains($0)
+      }
+    }
+
     private static func subject(_ keyword: String) -> MetadataKind? {
-      switch keyword {
+      let word = keyword.lowercased()
+      if ["gps", "latitude", "longitude", "altitude", "geo:"].contains(where: { word.contains($0) }) { return .gps }
+      return switch keyword {
       case "Copyright": .copyright
       case "Author": .creator
       case "Title", "Description": .description

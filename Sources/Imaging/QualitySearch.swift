@@ -235,8 +235,8 @@ extension Image {
   /// Encodes at the lowest quality in `range` whose decoded file is as like this picture as `similarity` says, by
   /// `StructuralSimilarity`.
   ///
-  /// Takes some five encodes and as many decodes. Chroma is fixed, see `EncodeOptions.searching`. Of an animation
-  /// (`Animation.strip`) all frames count.
+  /// Takes some five encodes and as many decodes. Chroma is fixed, see `EncodeOptions.searching`.
+  /// The frames of an animation count alike.
   /// - Throws: `encoder` where the options have no quality to search; what `encoding` throws.
   public func reaching(
     similarity: Double, _ options: EncodeOptions, range: ClosedRange<Int> = 30...95,
@@ -251,33 +251,50 @@ extension Image {
       case .displayP3: .displayP3
       case .embedded: .source
       }
-    let reading = DecodeOptions(limits: .unlimited, frames: .all, space: WorkingSpace(gamut: gamut))
+    let times = options.format.isAnimated ? still.frameTimes : nil
+    let reading = DecodeOptions(
+      limits: .unlimited, frames: times == nil ? .first : .all, space: WorkingSpace(gamut: gamut))
     return try QualitySearch.reaching(similarity: similarity, range: range, start: start) {
       (quality) throws(ImagingError) in
       try still.encoding(options.searching(at: quality), metadata: metadata, arguments: arguments)
     } score: { (encoding) throws(ImagingError) in
-      try still.similarity(to: EncodedPicture(bytes: encoding.bytes, options: reading))
+      let file = try EncodedPicture(bytes: encoding.bytes, options: reading)
+      guard let times else { return try StructuralSimilarity.mean(still, file.decode()) }
+      return try StructuralSimilarity.mean(still, file.animation().standing(at: times).strip())
     }
+  }
+
+  /// When each frame of a strip begins, in milliseconds; nil for a picture that is none.
+  private var frameTimes: [Int]? {
+    guard let page = ref.int("page-height"), page > 0, page < height, height % page == 0 else { return nil }
+    let delays = ref.ints("delay")
+    var times = [0]
+    for index in 1..<height / page {
+      let delay = index <= delays.count ? delays[index - 1] : 0
+      // As libvips' encoder of WebP has it.
+      times.append(times[index - 1] + (delay <= 10 ? 100 : delay))
+    }
+    return times
   }
 }
 
-extension Image {
-  /// How like this picture, or strip of frames, an encoded one is.
-  fileprivate func similarity(to encoded: EncodedPicture) throws(ImagingError) -> Double {
-    guard encoded.isAnimation else {
-      // Encoders of animations join frames that are alike, down to one.
-      let first =
-        height == encoded.header.height
-        ? self
-        : try cropped(
-          x: 0, y: 0, width: width, height: min(height, encoded.header.height))
-      return try StructuralSimilarity.mean(first, encoded.decode())
+extension Animation {
+  /// What is seen at each of these times, in milliseconds: encoders join frames that are the same into one that stands
+  /// longer.
+  fileprivate func standing(at times: [Int]) -> Animation {
+    guard frames.count != times.count else { return self }
+    var seen = Animation(frames: [], delays: [], loop: loop)
+    var index = 0
+    var end = delays.first ?? 0
+    for time in times {
+      while time >= end, index + 1 < frames.count {
+        index += 1
+        end += index < delays.count ? delays[index] : 0
+      }
+      seen.frames.append(frames[index])
+      seen.delays.append(0)
     }
-    let strip = try encoded.animation().strip()
-    guard strip.height != height else { return try StructuralSimilarity.mean(self, strip) }
-    let frame = encoded.header.height
-    return try StructuralSimilarity.mean(
-      cropped(x: 0, y: 0, width: width, height: frame), strip.cropped(x: 0, y: 0, width: width, height: frame))
+    return seen
   }
 }
 

@@ -32,7 +32,8 @@ public struct Crop: Stage {
       "Along each axis give one or two of start, end and size: `left` and `width` say where and how wide, `left` and "
         + "`right` how much goes on both sides, `width` alone leaves the place to `gravity`, and nothing keeps the axis "
         + "whole.",
-      "Percentages and ratios are rounded to whole pixels, half up; a size is at least 1. What is left over around a "
+      "Percentages and ratios are rounded to whole pixels, half up; a size is at least 1, and percentages that make up "
+        + "100 % together fit. What is left over around a "
         + "centred part is halved, and an odd pixel goes to the right or below. A part that does not lie within the "
         + "picture fails it with `geometry`, unless `clip` is set.",
       "Frames of an animation are cropped alike; with `attention` and `entropy` the first decides. After segment, the "
@@ -82,6 +83,9 @@ public struct Crop: Stage {
           .error, "conflicting-keys", at: axis[2], "\(names) together say more than one thing",
           hint: "leave one of them out"))
     }
+    for axis in [[left, right, width], [top, bottom, height]] {
+      findings += checkShares(settings, axis[0], axis[1], axis[2])
+    }
     let fixed = [left, top, right, bottom].filter { settings.isSet($0) }
     let isByContent = settings[gravity] == .attention || settings[gravity] == .entropy
     if isByContent, let first = fixed.first {
@@ -98,6 +102,33 @@ public struct Crop: Stage {
           hint: "it goes with \"aspect\", or with \"width\" or \"height\" alone"))
     }
     return findings
+  }
+
+  /// Finds percentages that suit no picture, however large.
+  private static func checkShares(
+    _ settings: Settings, _ start: Field<Length?>, _ end: Field<Length?>, _ size: Field<Length?>
+  ) -> [Diagnostic] {
+    let given = [start, end, size].filter { settings.isSet($0) }
+    // Of a side of a million pixels a pixel is the last of four decimals of a percentage.
+    let side = 1_000_000
+    let parts = given.map { settings[$0]?.pixels(of: side) ?? 0 }
+    let areShares = given.allSatisfy { settings[$0]?.isShare == true }
+    guard let last = given.last, given.count < 3, areShares else { return [] }
+    let sum = parts.reduce(0, +)
+    // The size comes last.
+    let cut = settings.isSet(size) ? sum - (parts.last ?? 0) : sum
+    let leavesNothing = cut >= side
+    let isTooLarge = settings.isSet(size) && sum > side && !settings[clip]
+    guard leavesNothing || isTooLarge else { return [] }
+    let names = given.map { "\"\($0.name)\"" }.joined(separator: " and ")
+    return [
+      settings.diagnostic(
+        .error, "out-of-range", at: last,
+        leavesNothing
+          ? "\(names) leave\(given.count == 1 ? "s" : "") nothing of any picture"
+          : "\(names) reach\(given.count == 1 ? "es" : "") beyond any picture",
+        hint: leavesNothing ? nil : "\"clip\": true takes what there is")
+    ]
   }
 
   /// Whether only the size of an axis is given.

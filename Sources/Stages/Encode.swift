@@ -112,7 +112,8 @@ public struct Encode: Stage {
     summary: "Encodes the picture as JPEG, PNG, WebP, AVIF, JPEG XL, TIFF or GIF.",
     notes: [
       "A picture with transparency becomes a JPEG on a background colour, and the report says so; the other formats "
-        + "keep transparency, GIF with hard edges. Where a picture is fully transparent its colour is black.",
+        + "keep transparency, GIF with hard edges. Where a picture is fully transparent its colour is black; lossy WebP and "
+        + "JPEG XL store there what takes the least room.",
       "Orientation is baked in, and the colours are those of `colorSpace` with the profile that says so, whatever "
         + "metadata is kept. Pictures without colour stay grey in JPEG, PNG, TIFF and JPEG XL.",
       "Animations keep all frames, their times and the number of rounds in GIF and WebP; other formats get the first.",
@@ -173,7 +174,7 @@ public struct Encode: Stage {
     case .png(let png): png.palette ? 10 : 4
     case .webp(let webp): webp.lossless ? 32 : 16
     case .avif: 26
-    case .jxl: 40
+    case .jxl: 88
     case .tiff: 6
     case .gif: 12
     }
@@ -221,8 +222,15 @@ public struct Encode: Stage {
     if chosen == .png, settings.isSet(colors), !settings[palette] {
       refuse("not-applicable", colors, "\"colors\" has a meaning for PNG only with \"palette\": true")
     }
-    if chosen == .gif, settings[colorSpace] != .srgb {
-      refuse("wrong-value", colorSpace, "GIF has no room for a colour profile: its colours are sRGB")
+    if chosen == .tiff, settings[compression] == .method(.jpeg), settings[bitDepth] != .bits(8) {
+      refuse(
+        "conflicting-keys", bitDepth, "TIFF with JPEG compression holds 8 bits; \"bitDepth\" does not go with it",
+        hint: "use \"lzw\", \"deflate\" or \"zstd\"")
+    }
+    if settings[colorSpace] != .srgb, chosen == .gif || chosen == .auto && settings[formats].contains(.gif) {
+      refuse(
+        "wrong-value", colorSpace, "GIF has no room for a colour profile: its colours are sRGB",
+        hint: chosen == .auto ? "take \"gif\" out of \"formats\"" : nil)
     }
     findings += checkQuality(settings)
     if [.jpeg, .auto].contains(chosen), !settings[background].isOpaque {
@@ -251,7 +259,10 @@ public struct Encode: Stage {
           hint: "leave it out, or set \"compression\": \"jpeg\"")
       }
     }
-    if settings.isSet(minQuality) {
+    if settings.isSet(minQuality), !hasQuality {
+      refuse(
+        "not-applicable", minQuality, "\"minQuality\" has no meaning here: \(chosen.name) so set has no quality")
+    } else if settings.isSet(minQuality) {
       if !isAuto, !settings.isSet(maxBytes) {
         refuse(
           "not-applicable", minQuality, "\"minQuality\" has a meaning only for a search",
@@ -262,6 +273,10 @@ public struct Encode: Stage {
       if let least = settings[minQuality], let most, least > most {
         refuse("out-of-range", minQuality, "\"minQuality\" is \(least), more than the \(most) that are the most tried")
       }
+    }
+    for field in [similarity, maxQuality] as [any FieldDeclaration] where settings.isSet(field) && !isAuto {
+      refuse(
+        "not-applicable", field, "\"\(field.name)\" has a meaning only with \"quality\": \"auto\"")
     }
     if settings.isSet(onTooLarge), !settings.isSet(maxBytes) {
       refuse("not-applicable", onTooLarge, "\"onTooLarge\" has a meaning only with \"maxBytes\"")
@@ -651,7 +666,7 @@ extension EncodeOptions.TIFF.Compression: FieldChoice {
 extension MetadataPolicy: FieldChoice {
   public var help: String {
     switch self {
-    case .none: "nothing; colours are sRGB"
+    case .none: "nothing but a colour profile, and that only where the pixels are not sRGB"
     case .copyright: "copyright, author, credit line and colour profile; place, device and dates go"
     case .all: "everything but coordinates, maker notes and embedded thumbnails, with the orientation reset"
     }

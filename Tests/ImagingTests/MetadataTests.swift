@@ -329,6 +329,28 @@ private let hasExiftool = access(exiftool, X_OK) == 0
     }
   }
 
+  @Test(
+    "coordinates and what is stale go from PNG's texts too, as ImageMagick writes them",
+    .enabled(if: hasExiftool, "exiftool is not installed"))
+  func placeInComments() throws {
+    var png = try Made.waves(16, 16).encoded(.png(.init()), metadata: .none).array
+    for text in [
+      "exif:GPSLatitude\u{0}47/1, 7/1, 24/1", "geo:lat\u{0}47.1234", "Longitude\u{0}8.7654",
+      "exif:Orientation\u{0}6six",
+      "exif:thumbnail:Compression\u{0}6six", "Comment\u{0}private talk",
+    ] { png = Made.png(png, adding: "tEXt", Array(text.utf8)) }
+    let image = try picture(png).decode().materialised()
+    func written(_ keep: MetadataKeep) throws -> [String] {
+      let bytes = try image.encoded(.png(.init()), metadata: MetadataRequest(keep: keep))
+      let texts = Self.tags(bytes, .png).values.joined(separator: "\n")
+      return ["47/1, 7/1", "47.1234", "8.7654", "6six", "private talk"].filter { texts.contains($0) }
+    }
+    #expect(try written(.all) == ["private talk"])
+    #expect(try written(MetadataKeep([.comments])) == ["private talk"])
+    #expect(try written(MetadataKeep([.gps])) == ["47/1, 7/1", "47.1234", "8.7654"])
+    #expect(try written(.copyright).isEmpty)
+  }
+
   // MARK: Harm
 
   @Test("broken and hostile blocks cost nothing but themselves")

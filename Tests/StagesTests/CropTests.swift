@@ -97,6 +97,19 @@ import Testing
     #expect(try result.original?.bytes() == result.image().bytes())
   }
 
+  @Test("percentages that make up 100 fit at every size, and halves are next to each other")
+  func shares() throws {
+    for width in 5...17 {
+      let item = bench.item(try Pictures.image(width, 3) { x, _ in [UInt8(x), 0, 0] })
+      for share in [10, 25, 33, 50, 75] {
+        let settings = #""left": "\#(share)%", "width": "\#(100 - share)%""#
+        let end = try bench.run(Crop.self, "{ \"stage\": \"crop\", \(settings) }", item).image()
+        let first = (2 * width * share + 100) / 200
+        #expect(try end.width == width - first && Int(end.pixel(0, 0)[0]) == first, "\(width), \(settings)")
+      }
+    }
+  }
+
   @Test("lint tells what cannot be meant")
   func lint() throws {
     for (settings, code) in [
@@ -106,10 +119,17 @@ import Testing
       (#""aspect": "16x9""#, "wrong-value"), (#""width": 0"#, "out-of-range"),
       (#""left": 3, "width": 4, "gravity": "attention""#, "not-applicable"),
       (#""left": 3, "top": 4, "gravity": "bottom""#, "not-applicable"), (#""width": 5.5"#, "not-an-integer"),
+      (#""left": "110%""#, "out-of-range"), (#""left": "60%", "right": "40%""#, "out-of-range"),
+      (#""top": "60%", "height": "40.1%""#, "out-of-range"), (#""width": "101%""#, "out-of-range"),
+      (#""bottom": "100%", "height": "10%", "clip": true"#, "out-of-range"),
     ] {
       #expect(try StageBench.findings(Crop.self, settings) == [code], "\(settings)")
     }
-    for settings in [#""width": 5, "gravity": "attention""#, #""left": "1.5%""#, #""aspect": "1.91:1""#] {
+    for settings in [
+      #""width": 5, "gravity": "attention""#, #""left": "1.5%""#, #""aspect": "1.91:1""#,
+      #""left": "60%", "width": "40%""#, #""left": "60%", "right": "39.9999%""#, #""width": "200%", "clip": true"#,
+      #""left": "99%", "right": 3000"#,
+    ] {
       #expect(try StageBench.findings(Crop.self, settings) == [], "\(settings)")
     }
   }

@@ -95,6 +95,131 @@ import Testing
     #expect(journal.warningCodes.isEmpty)
   }
 
+  @Test("`auto` looks for the quality of a whole animation, however many frames the encoder joins")
+  func animation() throws {
+    let noise = try Pictures.image(48, 48) { x, y in
+      [UInt8((x * 37 + y * 91) & 255), UInt8((x * y) & 255), UInt8((x ^ y) & 255)]
+    }
+    let calm = try Pictures.quarters().cropped(x: 0, y: 0, width: 48, height: 48)
+    func encoded(_ frames: [Image]) throws -> (file: EncodedPicture, warnings: [String]) {
+      let item = bench.item(frames[0]).with(
+        animation: ItemFrames(
+          frames: frames.map { .init(image: $0) }, delays: frames.indices.map { 40 + 10 * $0 }, loop: 2))
+      let journal = ItemJournal()
+      let bytes = try encode(
+        #""format": "webp", "quality": "auto", "similarity": 0.9, "minQuality": 1"#, item, journal: journal
+      ).bytes
+      return (try EncodedPicture(bytes: bytes, options: DecodeOptions(frames: .all)), journal.warningCodes)
+    }
+    let three = try encoded([calm, noise, calm])
+    #expect(three.warnings.isEmpty)
+    let back = try three.file.animation()
+    #expect(back.frames.count == 3)
+    #expect(back.delays == [40, 50, 60])
+    let likeness = try zip([calm, noise, calm], back.frames).map { try StructuralSimilarity.mean($0, $1) }
+    #expect(likeness.reduce(0, +) / 3 >= 0.89, "\(likeness)")
+    // Frames that are the same become one that stands longer.
+    for frames in [[calm, calm, noise], [noise, noise, noise]] {
+      let file = try encoded(frames).file
+      #expect(try file.animation().frames.count <= frames.count)
+    }
+  }
+
+  @Test(
+    "`auto` takes the first format that can hold the picture",
+    arguments: [
+      (#"["jpeg", "webp", "png"]"#, PictureFormat.jpeg, .webp, .png, .webp),
+      (#"["webp", "jpeg"]"#, .webp, .webp, .webp, .webp), (#"["png"]"#, .png, .png, .png, .png),
+      (#"["png", "gif", "avif"]"#, .avif, .png, .png, .gif), (#"["jpeg"]"#, .jpeg, .jpeg, .jpeg, .jpeg),
+    ] as [(String, PictureFormat, PictureFormat, PictureFormat, PictureFormat)])
+  func chosenFormat(
+    formats: String, photo: PictureFormat, clear: PictureFormat, drawing: PictureFormat, moving: PictureFormat
+  ) throws {
+    let settings = "\"format\": \"auto\", \"formats\": \(formats)"
+    let many = try Pictures.image(40, 40) { x, y in [UInt8(x * 6), UInt8(y * 6), 90] }
+    let seeThrough = try Pictures.image(40, 40, bands: 4) { x, y in [UInt8(x * 6), UInt8(y * 6), 90, UInt8(x * 6)] }
+    #expect(try encode(settings, bench.item(many)).format == photo)
+    #expect(try encode(settings, bench.item(seeThrough)).format == clear)
+    #expect(try encode(settings, bench.item(Pictures.quarters())).format == drawing)
+    let frames = [many, try many.flipped(.horizontal)].map { ItemFrames.Frame(image: $0) }
+    let item = bench.item(many).with(animation: ItemFrames(frames: frames, delays: [50, 50], loop: 0))
+    let journal = ItemJournal()
+    #expect(try encode(settings, item, journal: journal).format == moving)
+    #expect(journal.warningCodes.contains("frames-dropped") == !moving.isAnimated)
+  }
+
+  @Test("with `maxBytes` a quality found or given is only the most that is tried")
+  func qualityAndSize() throws {
+    let noise = bench.item(
+      try Pictures.image(96, 96) { x, y in [UInt8((x * 37 + y * 91) & 255), UInt8((x * y) & 255), UInt8((x ^ y) & 255)]
+      })
+    let free = try encode(#""format": "jpeg", "quality": "auto""#, noise).bytes.count
+    #expect(try encode(#""format": "jpeg", "quality": "auto", "maxBytes": 1000000"#, noise).bytes.count == free)
+    let limit = free / 2
+    for quality in [#""auto""#, "90"] {
+      let count = try encode(#""format": "jpeg", "quality": \#(quality), "maxBytes": \#(limit)"#, noise).bytes.count
+      #expect(count <= limit && count > limit / 2, "\(quality): \(count) of \(limit)")
+    }
+    let error = try bench.failure(
+      of: Encode.self, #"{ "stage": "encode", "format": "png", "maxBytes": 100 }"#, noise)
+    #expect(error.code == "too-large")
+    let journal = ItemJournal()
+    _ = try encode(#""format": "gif", "maxBytes": 100, "onTooLarge": "accept""#, noise, journal: journal)
+    #expect(journal.warningCodes == ["too-large"])
+  }
+
+  @Test(
+    "every format takes every kind of picture",
+    arguments: [
+      ("png", "", true, true, true), ("tiff", "", true, true, true), ("jxl", #", "lossless": true"#, true, true, true),
+      ("webp", #", "lossless": true"#, true, false, false),
+      ("avif", #", "effort": 0, "quality": 100"#, true, true, false),
+      ("jpeg", #", "quality": 100, "chroma": "444""#, false, false, true),
+      ("gif", #", "dither": 0"#, true, false, false),
+    ])
+  func everyKind(format: String, more: String, hasAlpha: Bool, isDeep: Bool, hasGrey: Bool) throws {
+    for (bands, isGrey) in [(3, false), (4, false), (3, true), (4, true)] {
+      // Alpha is either none or full, as GIF has it.
+      let flat = try Pictures.image(33, 17, bands: bands) { x, y in
+        let colour: [UInt8] =
+          isGrey
+          ? [UInt8(60 + x * 5), UInt8(60 + x * 5), UInt8(60 + x * 5)] : [UInt8(100 + x * 3), UInt8(90 + y * 6), 140]
+        return colour + (bands == 4 ? [x < 4 ? 0 : 255] : [])
+      }
+      // Read from a file, so that it is known to be grey.
+      let file = try flat.withDepth(16).encoded(.png(.init()))
+      for depth in ["8", #""keep""#] where depth == "8" || isDeep {
+        for space in ["srgb", "p3", "keep"] where format != "gif" || space == "srgb" {
+          let bits = isDeep ? #", "bitDepth": \#(depth)"# : ""
+          let settings = #""format": "\#(format)"\#(more)\#(bits), "colorSpace": "\#(space)""#
+          let options = DecodeOptions(space: WorkingSpace(gamut: .source, depth: .source))
+          let image = try EncodedPicture(bytes: file, options: options).pixels()
+          let encoded = try encode(settings, bench.item(image))
+          let back = try EncodedPicture(
+            bytes: encoded.bytes, options: DecodeOptions(space: WorkingSpace(depth: .source)))
+          #expect((back.header.width, back.header.height) == (33, 17), "\(settings)")
+          // The header of a GIF does not tell whether a pixel of it is clear.
+          if format != "gif" { #expect(back.header.hasAlpha == (bands == 4 && hasAlpha), "\(settings)") }
+          let bitsThere = format == "avif" ? 8 : depth == "8" ? 8 : 16
+          if format != "avif" { #expect(back.header.bitsPerSample == bitsThere, "\(settings)") }
+          let image8 = try back.pixels().withDepth(8)
+          let pixels = try (bands == 3 ? image8.withoutAlpha() : image8).bytes()
+          let expected = try hasAlpha ? flat : flat.hasAlpha ? flat.flattened(.white) : flat
+          let wanted = try expected.bytes()
+          let each = expected.bands
+          #expect(pixels.count == wanted.count, "\(settings)")
+          let tolerance = format == "gif" ? 24 : ["jpeg", "avif"].contains(format) ? 12 : 4
+          let far = zip(pixels, wanted).enumerated().filter { index, pair in
+            // What is transparent has no colour of its own.
+            let isClear = each == 4 && wanted[index / 4 * 4 + 3] == 0
+            return !isClear && abs(Int(pair.0) - Int(pair.1)) > tolerance
+          }
+          #expect(far.isEmpty, "\(settings), \(bands) bands, grey \(isGrey): \(far.prefix(3))")
+        }
+      }
+    }
+  }
+
   @Test("formats with transparency keep it", arguments: ["png", "webp", "avif", "tiff"])
   func keepsAlpha(format: String) throws {
     let picture = try Pictures.image(32, 32, bands: 4) { x, _ in x < 16 ? [90, 90, 90, 0] : [90, 90, 90, 255] }
@@ -164,6 +289,26 @@ import Testing
       (##""format": "jpeg", "background": "#ffffff80""##, "wrong-value", "$.background"),
       (#""format": "heic""#, "unknown-value", "$.format"),
       (#""format": "jpg""#, "unknown-value", "$.format"),
+      (#""format": "gif", "colorSpace": "p3""#, "wrong-value", "$.colorSpace"),
+      (#""format": "auto", "formats": ["gif", "jpeg"], "colorSpace": "keep""#, "wrong-value", "$.colorSpace"),
+      (#""format": "tiff", "compression": "jpeg", "bitDepth": 16"#, "conflicting-keys", "$.bitDepth"),
+      (#""format": "tiff", "compression": "jpeg", "bitDepth": "keep""#, "conflicting-keys", "$.bitDepth"),
+      (#""format": "png", "palette": true, "bitDepth": 16"#, "conflicting-keys", "$.bitDepth"),
+      (#""format": "avif", "bitDepth": 10"#, "wrong-value", "$.bitDepth"),
+      (#""format": "avif", "bitDepth": 16"#, "wrong-value", "$.bitDepth"),
+      (#""format": "jpeg", "bitDepth": 16"#, "not-applicable", "$.bitDepth"),
+      (#""format": "jpeg", "minQuality": 40"#, "not-applicable", "$.minQuality"),
+      (#""format": "png", "maxBytes": 9000, "minQuality": 40"#, "not-applicable", "$.minQuality"),
+      (#""format": "webp", "lossless": true, "maxBytes": 9000, "minQuality": 40"#, "not-applicable", "$.minQuality"),
+      (#""format": "jpeg", "maxBytes": 9000, "quality": 30, "minQuality": 40"#, "out-of-range", "$.minQuality"),
+      (#""format": "jpeg", "quality": "auto", "minQuality": 96"#, "out-of-range", "$.minQuality"),
+      (#""format": "jpeg", "quality": 80, "similarity": 0.9"#, "not-applicable", "$.similarity"),
+      (#""format": "jpeg", "onTooLarge": "accept""#, "not-applicable", "$.onTooLarge"),
+      (#""format": "jpeg", "formats": ["jpeg"]"#, "not-applicable", "$.formats"),
+      (#""format": "jpeg", "options": { "trelis-quant": true }"#, "unknown-option", "$.options.trelis-quant"),
+      (#""format": "jpeg", "options": { "Q": 3 }"#, "not-applicable", "$.options.Q"),
+      (#""format": "jpeg", "options": { "quant-table": 9 }"#, "out-of-range", "$.options.quant-table"),
+      (#""format": "auto", "options": { "trellis-quant": true }"#, "not-applicable", "$.options"),
     ])
   func lint(settings: String, code: String, path: String) throws {
     let findings = try StageBench.lint(Encode.self, "{ \"stage\": \"encode\", \(settings) }")
