@@ -97,6 +97,16 @@ import Testing
     #expect(faulty.scene.temporaries.isEmpty)
   }
 
+  /// Two threads may call exit at once.
+  @Test func callsOfExitDoNotMeet() throws {
+    for _ in 0..<3 {
+      let faulty = try FaultyScene(12, faults: [0: "exit", 1: "exit", 2: "exit", 3: "exit", 4: "exit"])
+      let result = faulty.start("--jobs", "8").finish()
+      #expect(result.exitCode == 1, "\(result.error)")
+      try faulty.checkReport(["exit": "crash"], of: 12, exitCode: 1)
+    }
+  }
+
   /// The report is owed when every picture has ended, whatever stages do then.
   @Test func aCrashAtTheEndLeavesAReport() throws {
     let faulty = try FaultyScene(12, faults: [5: "segv"], stage: #"{ "stage": "test.fault", "atEnd": true }"#)
