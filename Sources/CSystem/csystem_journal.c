@@ -37,6 +37,7 @@ struct temporary {
 struct naming {
   // 0 for nothing, 1 for a name that something may have had, 2 for a new one.
   _Atomic int32_t kind;
+  int32_t owner;
   uint64_t device, number;
   char path[longest_path];
 };
@@ -174,16 +175,17 @@ void csystem_journal_add_naming(const char *temporary, const char *path, int is_
   if (length >= longest_path || lstat(temporary, &status) < 0) return;
   struct naming *naming = &journal->namings[atomic_fetch_add(&journal->next_naming, 1) % csystem_naming_count];
   atomic_store(&naming->kind, 0);
+  naming->owner = getpid();
   naming->device = status.st_dev;
   naming->number = status.st_ino;
   memcpy(naming->path, path, length + 1);
   atomic_store(&naming->kind, is_new ? 2 : 1);
 }
 
-int csystem_journal_naming(int number, char *path) {
+int csystem_journal_naming(int number, pid_t owner, char *path) {
   struct naming *naming = &journal->namings[number];
   int kind = atomic_load(&naming->kind);
-  if (kind == 0) return 0;
+  if (kind == 0 || (owner != 0 && naming->owner != owner)) return 0;
   memcpy(path, naming->path, longest_path);
   path[longest_path - 1] = 0;
   struct stat status;
@@ -191,8 +193,11 @@ int csystem_journal_naming(int number, char *path) {
   return kind;
 }
 
-void csystem_journal_clear_namings(void) {
-  for (int i = 0; i < csystem_naming_count; i++) atomic_store(&journal->namings[i].kind, 0);
+void csystem_journal_clear_namings(pid_t owner) {
+  for (int i = 0; i < csystem_naming_count; i++) {
+    struct naming *naming = &journal->namings[i];
+    if (owner == 0 || naming->owner == owner) atomic_store(&naming->kind, 0);
+  }
 }
 
 void csystem_journal_add_child(pid_t child) {

@@ -175,9 +175,10 @@ public final class JobRun: Sendable {
   ///
   /// - Throws: where a stage cannot be made ready: a library, a model or a background is missing.
   public func execute(_ plan: RunPlan, observer: any RunObserver) throws(StageError) -> RunOutcome {
-    // After a crash at the end all that is left to do is to tell.
-    let isAllDone = past.map { $0.counts.total == plan.inputs.count } ?? false
-    let stages = plan.workCount > 0 && !isAllDone ? try makeStages(workCount: plan.workCount) : []
+    // After a crash at the end, or in a run that is being stopped, all that is left to do is to tell.
+    let isAllDone = past?.isAtEnd ?? false
+    let isStopped = past != nil && state.withLock { $0.pendingStop != nil }
+    let stages = plan.workCount > 0 && !isAllDone && !isStopped ? try makeStages(workCount: plan.workCount) : []
     let (journal, launcher, canTakeUp, replaced) = state.withLock {
       ($0.journal, $0.launcher, $0.canTakeUp, $0.replacedInputs)
     }

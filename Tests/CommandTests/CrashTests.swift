@@ -84,6 +84,29 @@ import Testing
     #expect(try faulty.scene.report()["run"]?["counts"]?["failed"]?.integer == 1)
   }
 
+  /// Nor does a signal in the moment after a crash cost the report, however short the grace time.
+  @Test func anInterruptWhileTakingUpLeavesAReport() throws {
+    let faulty = try FaultyScene(30, faults: [6: "segv", 7: "late"], run: #", "graceTime": 0"#)
+    let program = faulty.start("--jobs", "2")
+    #expect(program.waitForError("the program crashed (SIGSEGV)"))
+    program.send(SIGTERM)
+    let result = program.finish()
+    let code = try #require(result.exitCode)
+    #expect(code == 143 || code == 1, "\(result.error)")
+    try check(try faulty.scene.report(), exitCode: code, in: faulty.scene)
+    #expect(faulty.scene.temporaries.isEmpty)
+  }
+
+  /// Two threads may call exit at once.
+  @Test func callsOfExitDoNotMeet() throws {
+    for _ in 0..<3 {
+      let faulty = try FaultyScene(12, faults: [0: "exit", 1: "exit", 2: "exit", 3: "exit", 4: "exit"])
+      let result = faulty.start("--jobs", "8").finish()
+      #expect(result.exitCode == 1, "\(result.error)")
+      try faulty.checkReport(["exit": "crash"], of: 12, exitCode: 1)
+    }
+  }
+
   /// The report is owed when every picture has ended, whatever stages do then.
   @Test func aCrashAtTheEndLeavesAReport() throws {
     let faulty = try FaultyScene(12, faults: [5: "segv"], stage: #"{ "stage": "test.fault", "atEnd": true }"#)

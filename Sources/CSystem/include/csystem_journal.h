@@ -57,11 +57,11 @@ int csystem_journal_take_temporary(pid_t owner, char *path);
 /// Notes that a temporary file is about to get its name, for the last 256 of them; `is_new` where nothing has that name.
 void csystem_journal_add_naming(const char *temporary, const char *path, int is_new);
 enum { csystem_naming_count = 256 };
-/// Whether the file of a note (from 0) has got its name and has it still: 0, or 1, or 2 where nothing had the name
+/// Whether the file of a note (from 0) of one process, or of any where `owner` is 0, has got its name and has it still: 0, or 1, or 2 where nothing had the name
 /// before. Copies the name, up to 4096 bytes with the closing 0, to `path`.
-int csystem_journal_naming(int number, char *path);
-/// Forgets all these notes.
-void csystem_journal_clear_namings(void);
+int csystem_journal_naming(int number, pid_t owner, char *path);
+/// Forgets the notes of a process, or all.
+void csystem_journal_clear_namings(pid_t owner);
 
 /// Notes a child that was started, and forgets one before it is waited for.
 void csystem_journal_add_child(pid_t child);

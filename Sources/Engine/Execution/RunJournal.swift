@@ -140,18 +140,23 @@ struct RunJournal: Sendable {
       })
   }
 
-  /// Files that have got their name not long before the crash and have it still, and whether nothing had it before.
+  /// Files that have got their name not long before a crash and have it still, and whether nothing had it before.
   /// Forgets them.
-  func takeNamed() -> [PathBytes: Bool] {
+  ///
+  /// - Parameter process: whose they were; nil for all.
+  func takeNamed(by process: pid_t? = nil) -> [PathBytes: Bool] {
     var named: [PathBytes: Bool] = [:]
     var buffer = [CChar](repeating: 0, count: Int(PATH_MAX))
     for number in 0..<Int32(csystem_naming_count) {
-      let kind = csystem_journal_naming(number, &buffer)
+      let kind = csystem_journal_naming(number, process ?? 0, &buffer)
       if kind != 0 { named[PathBytes(buffer.prefix { $0 != 0 }.map { UInt8(bitPattern: $0) })] = kind == 2 }
     }
-    csystem_journal_clear_namings()
+    csystem_journal_clear_namings(process ?? 0)
     return named
   }
+
+  /// Forgets the files that this process has named: their item has ended.
+  func forgetNamed() { csystem_journal_clear_namings(getpid()) }
 
   /// Removes the files that a process which is no more has left; with nil, those of all processes.
   func removeTemporaries(of process: pid_t?) {

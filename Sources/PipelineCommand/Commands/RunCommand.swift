@@ -38,6 +38,9 @@ enum RunCommand {
     ],
     run: run)
 
+  /// Seconds that stages get to be ready after a crash, in a run that is being stopped.
+  private static let reportPatience = 15.0
+
   /// How far a run has come, for the handler of signals.
   private enum Phase: Sendable {
     /// With the signals that came and are still to be acted upon: after a crash.
@@ -82,8 +85,10 @@ enum RunCommand {
         if count == 1 { console.stopping(signal: signal, graceTime: run.job.graceTime) }
         run.stop(signal: signal)
         if !run.isWorking {
-          // A model that will not load must not hold up the end; no picture was touched.
-          let patience = count == 1 ? run.job.graceTime : min(1, run.job.graceTime)
+          // A model that will not load must not hold up the end; no picture was touched. After a crash there were some,
+          // and the report of them is worth a wait; a third signal cuts it short.
+          let grace = run.job.graceTime
+          let patience = past != nil ? max(Self.reportPatience, grace) : count == 1 ? grace : min(1, grace)
           DispatchQueue(label: "pipeline.start.patience").asyncAfter(deadline: .now() + patience) {
             guard !run.isWorking, case .running = phase.value.withLock({ $0 }) else { return }
             console.end()

@@ -135,6 +135,7 @@ extension Executor {
   ///
   /// Nothing watches the time here: the parent does, and kills.
   func workAlone(on identity: ItemIdentity, for link: ParentLink) -> JSONText {
+    journal?.forgetNamed()
     let entries = ItemJournal { output in link.ask(Message.make("book", [("output", output.json)])).yes }
     var item = Item(identity: identity)
     var timings: [(stage: String, milliseconds: Double)] = []

@@ -1,4 +1,5 @@
 import Dispatch
+import Glibc
 import JobSyntax
 import PipelineKit
 
@@ -30,6 +31,7 @@ extension Executor {
         worker.noteServed()
         return
       }
+      removeUnbooked(run, of: child)
       worker.forget()
       let stage = stages[min(currentStage(run), stages.count - 1)].label
       switch ended {
@@ -45,6 +47,13 @@ extension Executor {
       }
       return
     }
+  }
+
+  /// Removes what a child that is no more had put in place and not yet told: where nothing was before, nothing stays.
+  private func removeUnbooked(_ run: ItemRun, of child: ChildProcess) {
+    var named = journal?.takeNamed(by: child.identifier) ?? [:]
+    for case .path(let path) in run.journal.snapshot.outputs.map(\.place) { named[path] = nil }
+    for (path, isNew) in named where isNew { _ = path.withCString { unlink($0) } }
   }
 
   private func startChild(for worker: ChildLane.Worker) throws(StageError) -> ChildProcess {
