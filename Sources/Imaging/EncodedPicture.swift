@@ -73,7 +73,11 @@ public final class EncodedPicture: Sendable {
     case .unsupported(let what):
       declared = nil
       warnings.append("the picture's colours are \(what); they are read as sRGB")
-    case .none, .embedded, .sRGB: declared = nil
+    case .embedded:
+      declared = nil
+      // The decoder keeps none that it finds broken, and does not say so.
+      if !header.hasProfile { warnings.append(ICCProfile.unusable) }
+    case .none, .sRGB: declared = nil
     }
     if header.frames > 1, options.frames == .first || !header.format.isAnimated {
       let unit =
@@ -262,12 +266,25 @@ public final class EncodedPicture: Sendable {
       try limits.check(ContainerScan(raw, format, bound: bound < Int.max ? bound : 64 << 20))
     }
     func expansion(_ header: PictureHeader) throws(ImagingError) {
-      try limits.checkExpansion(decodedBytes: header.estimatedDecodedBytes, fileBytes: bytes.count)
+      let frames = options.frames == .all && header.format.isAnimated ? header.frames : 1
+      try limits.checkExpansion(decodedBytes: header.estimatedDecodedBytes * frames, fileBytes: bytes.count)
     }
     switch format {
     case .svg:
       body = try DrawingLoader.prepared(body, limits: limits)
+      let size = body.withUnsafeBytes { SVGProlog($0)?.size(dpi: options.resolution) }
+      if let size {
+        let (width, height) = (max(1, min(1e9, size.width.rounded(.up))), max(1, min(1e9, size.height.rounded(.up))))
+        try check(Int(width), Int(height), format: .svg, limits: limits)
+      }
       let image = try DrawingLoader.svg(body, dpi: options.resolution)
+      // libvips 8.14 draws at one pixel what is too large for its numbers.
+      let isSmall = size.map { min($0.width, $0.height) <= 1 } ?? false
+      guard isSmall || min(image.width, image.height) > 1 else {
+        throw ImagingError(
+          .unsupported, "the size of this SVG drawing cannot be told, or is beyond all bounds",
+          hint: "give it a \"width\" and a \"height\" in pixels")
+      }
       return (body, .svg, try drawn(image, .svg, frames: 1, limits), warnings)
     case .pdf:
       let image = try DrawingLoader.pdf(body, dpi: options.resolution)
@@ -289,6 +306,22 @@ public final class EncodedPicture: Sendable {
       header.frames = entry.frames
       try expansion(header)
       return (body, .file(.png), header, warnings)
+    case .gif:
+      let gif = body.withUnsafeBytes { GIFDecoder($0) }
+      guard let gif, !body.withUnsafeBytes({ gif.isEmpty($0) }) else {
+        throw damagedHeader(.gif, "it holds no frame")
+      }
+      let isAll = options.frames == .all
+      try check(gif.width, gif.height, format: .gif, limits: limits)
+      for frame in gif.frames.prefix(isAll ? .max : 1) where frame.width * frame.height > 0 {
+        try check(frame.width, frame.height, format: .gif, limits: limits)
+      }
+      let hasAlpha = gif.hasAlpha(allFrames: isAll)
+      let header = PictureHeader(
+        format: .gif, width: gif.width, height: gif.height, orientation: 1, bands: hasAlpha ? 4 : 3,
+        hasAlpha: hasAlpha, bitsPerSample: 8, frames: gif.frames.count, hasProfile: false, interpretation: "srgb")
+      try expansion(header)
+      return (body, .file(.gif), header, warnings)
     default:
       if let probe = file.probe {
         try limits.checkExpansion(decodedBytes: probe.width * probe.height * 3, fileBytes: bytes.count)
@@ -528,6 +561,7 @@ public final class EncodedPicture: Sendable {
 
   private func decodeFrames(_ level: VipsFailOn) throws(ImagingError) -> Animation {
     let format = header.format
+    if format == .gif { return try decodeGIF(level) }
     guard let source = vips_source_new_from_blob(body.blob) else {
       throw ImagingError(.internalFault, "libvips could not open the bytes", detail: Libvips.drainErrors())
     }
@@ -555,6 +589,20 @@ public final class EncodedPicture: Sendable {
         try finish(WorkingPicture(ref: frame.ref, space: frame.space, isGrey: frame.isGrey)).materialised())
     }
     return Animation(frames: frames, delays: Array(delays.prefix(count)), loop: loop)
+  }
+
+  private func decodeGIF(_ level: VipsFailOn) throws(ImagingError) -> Animation {
+    var animation = Animation(frames: [], delays: [], loop: 1)
+    try body.withUnsafeBytes { (raw) throws(ImagingError) in
+      guard let gif = GIFDecoder(raw) else { throw Self.damage(.gif, "it holds no frame") }
+      animation.loop = gif.loop
+      try gif.forEach(raw, isStrict: level != VIPS_FAIL_ON_NONE) { (image, frame) throws(ImagingError) in
+        let picture = try options.space.convert(image.ref, declared: declared, warn: warn)
+        animation.frames.append(try finish(picture).materialised())
+        animation.delays.append(frame.delay)
+      }
+    }
+    return animation
   }
 
   private func finish(_ picture: WorkingPicture) throws(ImagingError) -> Image {
@@ -630,6 +678,14 @@ public final class EncodedPicture: Sendable {
     case .file(.bmp):
       return try body.withUnsafeBytes { (raw) throws(ImagingError) in
         (try BitmapDecoder(header: raw).decode(raw).ref, 1)
+      }
+    case .file(.gif):
+      return try body.withUnsafeBytes { (raw) throws(ImagingError) in
+        guard let gif = GIFDecoder(raw) else { throw Self.damage(.gif, "it holds no frame") }
+        var first: Image?
+        try gif.forEach(raw, count: 1, isStrict: level != VIPS_FAIL_ON_NONE) { (image, _) in first = image }
+        guard let first else { throw Self.damage(.gif, "it holds no frame") }
+        return (first.ref, 1)
       }
     case .file(let kind): format = kind
     }
