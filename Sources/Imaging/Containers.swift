@@ -92,3 +92,30 @@ enum JXLContainer {
     return (whole, head.count + length, true)
   }
 }
+
+enum PNGContainer {
+  /// Puts a colour profile into a PNG in memory from g_malloc, behind its header (PNG, third edition, 11.3.2.3).
+  ///
+  /// - Returns: the file, at another place; unchanged, and false, where it is no PNG or memory is short.
+  static func addProfile(
+    _ profile: [UInt8], to memory: UnsafeMutableRawPointer, _ length: Int
+  ) -> (memory: UnsafeMutableRawPointer, length: Int, isDone: Bool) {
+    // The signature, and the header with its length, name and checksum.
+    let headLength = 8 + 25
+    let file = UnsafeRawBufferPointer(start: memory, count: length)
+    guard file.says("IHDR", at: 12), length > headLength, let packed = Inflate.packed(profile) else {
+      return (memory, length, false)
+    }
+    func big32(_ value: Int) -> [UInt8] { [24, 16, 8, 0].map { UInt8(value >> $0 & 255) } }
+    // A name, its end, and the method.
+    let body = Array("iCCP".utf8) + Array("ICC".utf8) + [0, 0] + packed
+    let sum = body.withUnsafeBytes { Inflate.crc32($0) }
+    let chunk = big32(body.count - 4) + body + big32(sum)
+    guard let whole = g_try_malloc(gsize(length + chunk.count)) else { return (memory, length, false) }
+    whole.copyMemory(from: memory, byteCount: headLength)
+    UnsafeMutableRawBufferPointer(start: whole + headLength, count: chunk.count).copyBytes(from: chunk)
+    (whole + headLength + chunk.count).copyMemory(from: memory + headLength, byteCount: length - headLength)
+    g_free(memory)
+    return (whole, length + chunk.count, true)
+  }
+}

@@ -61,6 +61,21 @@ extension Image {
     }
     var dropped = edit.dropped
     var isDone = true
+    if format == .png, let profile = edit.image.blob("icc-profile-data") {
+      // libpng leaves out profiles that it finds fault with, a wrong white above all, and colours would change.
+      var hasProfile = false
+      PNGChunks.forEach(UnsafeRawBufferPointer(start: memory, count: length)) { chunk in
+        hasProfile = hasProfile || chunk.name == "iCCP"
+        return !hasProfile && chunk.name != "IDAT"
+      }
+      if !hasProfile {
+        (memory, length, isDone) = PNGContainer.addProfile(profile, to: memory, length)
+        guard isDone else {
+          g_free(memory)
+          throw ImagingError(.memory, "there is no memory for the colour profile")
+        }
+      }
+    }
     if format == .tiff, let tags = edit.exifAfterwards {
       (memory, length, isDone) = TIFFContainer.addEXIF(tags, to: memory, length)
       if !isDone { dropped.append("EXIF") }
@@ -92,6 +107,10 @@ extension Image {
   private func storable(as options: EncodeOptions) throws(ImagingError) -> Image {
     var image = try inSpace(of: options.format).clearedUnderAlpha()
     if depth == 16, !options.format.holdsSixteenBits { image = try image.withDepth(8) }
+    // A profile of grey does not go with red, green and blue, nor one for these with a band of grey.
+    if case .embedded = space, space.holdsColour == (isGrey && options.format.holdsGrey) {
+      image = try image.converted(to: .srgb)
+    }
     guard isGrey, options.format.holdsGrey, bands >= 3 else { return image }
     var grey = try vips("taking grey") { [image] in cvips_extract_band(image.ref.pointer, $0, 1, 1) }
     let kind = image.depth == 16 ? VIPS_INTERPRETATION_GREY16 : VIPS_INTERPRETATION_B_W
@@ -100,7 +119,7 @@ extension Image {
       grey = try vips("joining alpha") { [grey] in cvips_bandjoin2(grey.pointer, alpha.pointer, $0) }
     }
     grey = try grey.named(kind)
-    // A profile for red, green and blue does not go with one band, and a curve of grey is sRGB's.
+    // Display P3 has the curve of sRGB, so that grey needs no profile.
     if image.space.holdsColour { grey = try WorkingSpace.withoutProfile(grey) }
     return Image(adopting: grey, lazyFrom: lazyFrom, space: image.space, isGrey: true)
   }

@@ -45,7 +45,11 @@ public final class EncodedPicture: Sendable {
     case .unsupported(let what):
       declared = nil
       warnings.append("the picture's colours are \(what); they are read as sRGB")
-    case .none, .embedded, .sRGB: declared = nil
+    case .embedded:
+      declared = nil
+      // The decoder keeps none that it finds broken, and does not say so.
+      if !header.hasProfile { warnings.append(ICCProfile.unusable) }
+    case .none, .sRGB: declared = nil
     }
     if header.frames > 1, options.frames == .first || !header.format.isAnimated {
       let unit =

@@ -89,7 +89,9 @@ struct HeaderProbe: Equatable {
   }
 
   private static func gif(_ b: UnsafeRawBufferPointer) -> HeaderProbe? {
-    b.count >= 10 ? HeaderProbe(b.little16(6), b.little16(8)) : nil
+    // Where the screen has no sides, the first frame's count.
+    guard b.count >= 10, b.little16(6) > 0, b.little16(8) > 0 else { return nil }
+    return HeaderProbe(b.little16(6), b.little16(8))
   }
 
   private static func bmp(_ b: UnsafeRawBufferPointer) -> HeaderProbe? {

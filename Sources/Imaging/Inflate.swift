@@ -104,6 +104,14 @@ enum Inflate {
     return out
   }
 
+  /// As a zlib stream; nil where memory is short.
+  static func packed(_ bytes: [UInt8]) -> [UInt8]? {
+    var count = compressBound(uLong(bytes.count))
+    var out = [UInt8](repeating: 0, count: Int(count))
+    guard compress(&out, &count, bytes, uLong(bytes.count)) == Z_OK else { return nil }
+    return Array(out.prefix(Int(count)))
+  }
+
   /// The CRC-32 of bytes, as PNG and gzip use it.
   static func crc32(_ bytes: UnsafeRawBufferPointer) -> Int {
     Int(CZlib.crc32_z(0, bytes.baseAddress?.assumingMemoryBound(to: UInt8.self), bytes.count))

@@ -81,6 +81,15 @@ public enum Integrity {
 
   private static func gif(_ b: UnsafeRawBufferPointer) -> Finding? {
     let walk = GIFBlocks(b)
+    let frames = GIFDecoder(b)?.frames ?? []
+    // The last may be cut short, and that says more.
+    for (index, frame) in frames.prefix(walk.wholeFrames).enumerated() {
+      let pixels = GIFDecoder.pixels(of: frame, b)
+      guard pixels < frame.width * frame.height else { continue }
+      return Finding(
+        .corrupt, "has only \(pixels) of the \(frame.width * frame.height) pixels of frame \(index + 1)",
+        costsPixels: true, frame: index)
+    }
     if walk.wholeFrames < walk.frames {
       return Finding(.truncated, "is cut short in frame \(walk.frames)", costsPixels: true, frame: walk.frames - 1)
     }

@@ -49,7 +49,7 @@ extension EncodedPicture {
     return result
   }
 
-  private static func damage(_ format: PictureFormat, _ detail: String) -> ImagingError {
+  static func damage(_ format: PictureFormat, _ detail: String) -> ImagingError {
     ImagingError(
       .damaged, "the pixels of this \(format.displayName) picture are damaged or cut short", detail: detail,
       hint: "get the file anew, or set \"onDamage\": \"warn\" in \"decode\" to use what is left of it")

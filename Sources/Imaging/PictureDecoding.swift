@@ -33,6 +33,7 @@ extension EncodedPicture {
 
   func decodeFrames(_ level: VipsFailOn) throws(ImagingError) -> Animation {
     let format = header.format
+    if format == .gif { return try decodeGIF(level) }
     guard let source = vips_source_new_from_blob(body.blob) else {
       throw ImagingError(.internalFault, "libvips could not open the bytes", detail: Libvips.drainErrors())
     }
@@ -60,6 +61,20 @@ extension EncodedPicture {
         try finish(WorkingPicture(ref: frame.ref, space: frame.space, isGrey: frame.isGrey)).materialised())
     }
     return Animation(frames: frames, delays: Array(delays.prefix(count)), loop: loop)
+  }
+
+  private func decodeGIF(_ level: VipsFailOn) throws(ImagingError) -> Animation {
+    var animation = Animation(frames: [], delays: [], loop: 1)
+    try body.withUnsafeBytes { (raw) throws(ImagingError) in
+      guard let gif = GIFDecoder(raw) else { throw Self.damage(.gif, "it holds no frame") }
+      animation.loop = gif.loop
+      try gif.forEach(raw, isStrict: level != VIPS_FAIL_ON_NONE) { (image, frame) throws(ImagingError) in
+        let picture = try options.space.convert(image.ref, declared: declared, warn: warn)
+        animation.frames.append(try finish(picture).materialised())
+        animation.delays.append(frame.delay)
+      }
+    }
+    return animation
   }
 
   private func finish(_ picture: WorkingPicture) throws(ImagingError) -> Image {
@@ -135,6 +150,14 @@ extension EncodedPicture {
     case .file(.bmp):
       return try body.withUnsafeBytes { (raw) throws(ImagingError) in
         (try BitmapDecoder(header: raw).decode(raw).ref, 1)
+      }
+    case .file(.gif):
+      return try body.withUnsafeBytes { (raw) throws(ImagingError) in
+        guard let gif = GIFDecoder(raw) else { throw Self.damage(.gif, "it holds no frame") }
+        var first: Image?
+        try gif.forEach(raw, count: 1, isStrict: level != VIPS_FAIL_ON_NONE) { (image, _) in first = image }
+        guard let first else { throw Self.damage(.gif, "it holds no frame") }
+        return (first.ref, 1)
       }
     case .file(let kind): format = kind
     }

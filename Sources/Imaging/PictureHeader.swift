@@ -91,7 +91,7 @@ extension EncodedPicture {
       isProgressive: probe?.isProgressive ?? false)
   }
 
-  private static func damagedHeader(_ format: PictureFormat, _ detail: String = "") -> ImagingError {
+  static func damagedHeader(_ format: PictureFormat, _ detail: String = "") -> ImagingError {
     ImagingError(
       .damaged, "the header of this \(format.displayName) picture cannot be read", detail: detail,
       hint: "the file may be cut short or of another kind; open it in an image editor, or get it anew")

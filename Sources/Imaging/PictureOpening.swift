@@ -38,12 +38,25 @@ extension EncodedPicture {
       try limits.check(ContainerScan(raw, format, bound: bound < Int.max ? bound : 64 << 20))
     }
     func expansion(_ header: PictureHeader) throws(ImagingError) {
-      try limits.checkExpansion(decodedBytes: header.estimatedDecodedBytes, fileBytes: bytes.count)
+      let frames = options.frames == .all && header.format.isAnimated ? header.frames : 1
+      try limits.checkExpansion(decodedBytes: header.estimatedDecodedBytes * frames, fileBytes: bytes.count)
     }
     switch format {
     case .svg:
       body = try DrawingLoader.prepared(body, limits: limits)
+      let size = body.withUnsafeBytes { SVGProlog($0)?.size(dpi: options.resolution) }
+      if let size {
+        let (width, height) = (max(1, min(1e9, size.width.rounded(.up))), max(1, min(1e9, size.height.rounded(.up))))
+        try check(Int(width), Int(height), format: .svg, limits: limits)
+      }
       let image = try DrawingLoader.svg(body, dpi: options.resolution)
+      // libvips 8.14 draws at one pixel what is too large for its numbers.
+      let isSmall = size.map { min($0.width, $0.height) <= 1 } ?? false
+      guard isSmall || min(image.width, image.height) > 1 else {
+        throw ImagingError(
+          .unsupported, "the size of this SVG drawing cannot be told, or is beyond all bounds",
+          hint: "give it a \"width\" and a \"height\" in pixels")
+      }
       return (body, .svg, try drawn(image, .svg, frames: 1, limits), warnings)
     case .pdf:
       let image = try DrawingLoader.pdf(body, dpi: options.resolution)
@@ -65,6 +78,22 @@ extension EncodedPicture {
       header.frames = entry.frames
       try expansion(header)
       return (body, .file(.png), header, warnings)
+    case .gif:
+      let gif = body.withUnsafeBytes { GIFDecoder($0) }
+      guard let gif, !body.withUnsafeBytes({ gif.isEmpty($0) }) else {
+        throw damagedHeader(.gif, "it holds no frame")
+      }
+      let isAll = options.frames == .all
+      try check(gif.width, gif.height, format: .gif, limits: limits)
+      for frame in gif.frames.prefix(isAll ? .max : 1) where frame.width * frame.height > 0 {
+        try check(frame.width, frame.height, format: .gif, limits: limits)
+      }
+      let hasAlpha = gif.hasAlpha(allFrames: isAll)
+      let header = PictureHeader(
+        format: .gif, width: gif.width, height: gif.height, orientation: 1, bands: hasAlpha ? 4 : 3,
+        hasAlpha: hasAlpha, bitsPerSample: 8, frames: gif.frames.count, hasProfile: false, interpretation: "srgb")
+      try expansion(header)
+      return (body, .file(.gif), header, warnings)
     default:
       if let probe = file.probe {
         try limits.checkExpansion(decodedBytes: probe.width * probe.height * 3, fileBytes: bytes.count)

@@ -20,6 +20,9 @@ extension WorkingSpace {
     let profile = declared ?? ICCProfile(of: image)
     let decision = profile?.decision
     let kind = image.interpretation
+    if let curve = profile?.highDynamicRange {
+      warn("the picture is of high dynamic range (\(curve)), which is not kept: it may come out too dark or too flat")
+    }
     let isEightBit = image.format == VIPS_FORMAT_UCHAR
     let bits = depth == .sixteen || depth == .source && !isEightBit ? 16 : 8
     let isRGB = isEightBit && kind == VIPS_INTERPRETATION_sRGB && (image.bands == 3 || image.bands == 4)
@@ -68,7 +71,7 @@ extension WorkingSpace {
       }
     } else {
       if profile != nil {
-        warn("the embedded colour profile is broken or made for another kind of picture; it is not used")
+        warn(ICCProfile.unusable)
       }
       result = try Self.plain(Self.withoutProfile(colour), bits)
     }
@@ -202,6 +205,24 @@ public struct ICCProfile: Sendable, Hashable {
       return decodedText(bytes[start + 12..<start + 11 + length])
     }
     return nil
+  }
+
+  static let unusable = "the embedded colour profile is broken or made for another kind of picture; it is not used"
+
+  /// The name of its curve where that is one of high dynamic range: by the code points in it (tag `cicp`, ICC.1:2022,
+  /// 9.2.17), or by the name that libjxl gives to profiles it makes.
+  var highDynamicRange: String? {
+    guard bytes.count >= 132, space != nil else { return nil }
+    let name = bytes.withUnsafeBytes { raw -> String? in
+      for i in 0..<min(raw.big(4, at: 128) ?? 0, 100) where raw.says("cicp", at: 132 + 12 * i) {
+        guard let start = raw.big(4, at: 136 + 12 * i), let transfer = raw.big(1, at: start + 9) else { return nil }
+        return [16: "PQ", 18: "HLG"][transfer]
+      }
+      return nil
+    }
+    if let name { return name }
+    guard bytes[4..<8].elementsEqual("jxl ".utf8), let description else { return nil }
+    return description.hasSuffix("_PeQ") ? "PQ" : description.hasSuffix("_HLG") ? "HLG" : nil
   }
 
   /// Whether it describes pixels of this kind.

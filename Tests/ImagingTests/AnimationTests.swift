@@ -100,4 +100,142 @@ import Testing
     // One frame is no animation, whatever is asked.
     #expect(try !open(Self.gif([[1, 2, 3]], delays: [10], loop: 0), .all).isAnimation)
   }
+
+  // MARK: What a GIF's blocks mean
+
+  /// A frame of one colour, with its place.
+  private func frame(
+    _ index: Int, x: Int, y: Int, width: Int, height: Int, disposal: Int = 0, transparent: Int? = nil
+  ) -> [UInt8] {
+    func le16(_ v: Int) -> [UInt8] { [UInt8(v & 255), UInt8(v >> 8)] }
+    let flags = UInt8(disposal << 2 | (transparent == nil ? 0 : 1))
+    return [0x21, 0xF9, 4, flags, 5, 0, UInt8(transparent ?? 0), 0, 0x2C] + le16(x) + le16(y) + le16(width)
+      + le16(height) + [0] + Self.pixels([Int](repeating: index, count: width * height))
+  }
+
+  /// 2-bit pixels, each behind a clear code, so that codes keep 3 bits.
+  private static func pixels(_ indices: [Int]) -> [UInt8] {
+    var bits: [Int] = []
+    for code in indices.flatMap({ [4, $0] }) + [5] { bits += (0..<3).map { code >> $0 & 1 } }
+    while bits.count % 8 != 0 { bits.append(0) }
+    let data = stride(from: 0, to: bits.count, by: 8).map { at in
+      UInt8((0..<8).reduce(0) { $0 | bits[at + $1] << $1 })
+    }
+    let blocks = stride(from: 0, to: data.count, by: 255).flatMap { at in
+      let part = data[at..<min(at + 255, data.count)]
+      return [UInt8(part.count)] + part
+    }
+    return [2] + blocks + [0]
+  }
+
+  /// Red, green, blue, white.
+  private func file(_ width: Int, _ height: Int, _ frames: [[UInt8]]) -> [UInt8] {
+    Array("GIF89a".utf8) + [UInt8(width & 255), UInt8(width >> 8), UInt8(height & 255), UInt8(height >> 8), 0xF1, 0, 0]
+      + [255, 0, 0, 0, 255, 0, 0, 0, 255, 255, 255, 255] + frames.flatMap { $0 } + [0x3B]
+  }
+
+  private let red: [UInt8] = [255, 0, 0]
+  private let green: [UInt8] = [0, 255, 0]
+  private let blue: [UInt8] = [0, 0, 255]
+
+  @Test("a frame that is cleared leaves nothing, though it has no transparent colour")
+  func cleared() throws {
+    let bytes = file(
+      6, 4,
+      [
+        frame(0, x: 0, y: 0, width: 6, height: 4), frame(1, x: 1, y: 1, width: 2, height: 2, disposal: 2),
+        frame(2, x: 4, y: 0, width: 1, height: 1),
+      ])
+    let frames = try open(bytes, .all).animation().frames
+    #expect(try frames[0].pixel(1, 1) == red)
+    #expect(try Array(frames[1].pixel(2, 2).prefix(3)) == green)
+    #expect(try frames[2].pixel(1, 1) == [0, 0, 0, 0])
+    #expect(try frames[2].pixel(0, 0) == red + [255])
+    #expect(try frames[2].pixel(4, 0) == blue + [255])
+  }
+
+  @Test("a frame that is taken back leaves what was before it", arguments: [3, 4])
+  func takenBack(_ disposal: Int) throws {
+    let bytes = file(
+      6, 4,
+      [
+        frame(0, x: 0, y: 0, width: 6, height: 4), frame(1, x: 1, y: 1, width: 2, height: 2, disposal: disposal),
+        frame(2, x: 4, y: 0, width: 1, height: 1),
+      ])
+    let frames = try open(bytes, .all).animation().frames
+    #expect(try frames[1].pixel(1, 1) == green)
+    #expect(try frames[2].pixel(1, 1) == red)
+    #expect(try frames[2].pixel(4, 0) == blue)
+    // Before the first there was nothing.
+    let first = file(
+      6, 4, [frame(0, x: 0, y: 0, width: 6, height: 4, disposal: disposal), frame(1, x: 1, y: 1, width: 1, height: 1)])
+    #expect(try open(first, .all).animation().frames[1].pixel(0, 0) == [0, 0, 0, 0])
+  }
+
+  @Test("the sides are the screen's, whatever the first frame covers", arguments: [(640, 480), (800, 600), (2100, 50)])
+  func screen(_ width: Int, _ height: Int) throws {
+    let bytes = file(width, height, [frame(1, x: 3, y: 2, width: 5, height: 4)])
+    let picture = try open(bytes, .first)
+    #expect(picture.header.width == width && picture.header.height == height)
+    let image = try picture.pixels()
+    #expect(image.width == width && image.height == height)
+    #expect(try image.pixel(3, 2) == green + [255])
+    #expect(try image.pixel(8, 2) == [0, 0, 0, 0])
+  }
+
+  @Test("a screen too small, or of no size, grows to the first frame")
+  func smallScreen() throws {
+    for side in [0, 2] {
+      let picture = try open(file(side, side, [frame(2, x: 1, y: 0, width: 5, height: 4)]), .first)
+      #expect(picture.header.width == 6 && picture.header.height == 4)
+      #expect(try picture.pixels().pixel(5, 3) == blue + [255])
+    }
+  }
+
+  @Test("interlaced rows come to their places")
+  func interlaced() throws {
+    // Rows 0 and 8, 4, 2 and 6, then the odd ones.
+    let order = [0, 8, 4, 2, 6, 1, 3, 5, 7]
+    let bytes =
+      file(1, 9, [[0x2C, 0, 0, 0, 0, 1, 0, 9, 0, 0x40] + Self.pixels(order.map { $0 % 3 })])
+    let image = try open(bytes, .first).pixels()
+    for y in 0..<9 { #expect(try image.pixel(0, y) == [red, green, blue][y % 3]) }
+  }
+
+  @Test("data that end before the pixels are damage, in a frame that is wanted")
+  func short() throws {
+    let whole = frame(0, x: 0, y: 0, width: 6, height: 4)
+    let short: [UInt8] = [0x2C, 0, 0, 0, 0, 6, 0, 4, 0, 0] + Self.pixels([1, 1, 1])
+    #expect(throws: ImagingError.self) { try open(file(6, 4, [short]), .first).pixels() }
+    #expect(throws: ImagingError.self) { try open(file(6, 4, [whole, short]), .all).animation() }
+    let first = try open(file(6, 4, [whole, short]), .first)
+    #expect(try first.pixels().pixel(5, 3) == red)
+    #expect(first.warnings.contains { $0.contains("has only 3 of the 24 pixels of frame 2") })
+    let lenient = try EncodedPicture(
+      bytes: EncodedBytes(file(6, 4, [short])), options: DecodeOptions(onDamage: .warn))
+    let image = try lenient.pixels()
+    #expect(try image.pixel(2, 0) == green + [255])
+    #expect(try image.pixel(3, 0) == [0, 0, 0, 0])
+    #expect(lenient.warnings.contains { $0.contains("damaged or cut short") })
+  }
+
+  @Test("many frames of a large screen in a small file are refused before they take memory")
+  func bomb() throws {
+    let frames = [[UInt8]](repeating: frame(0, x: 0, y: 0, width: 1, height: 1), count: 900)
+    let bytes = file(3000, 3000, frames)
+    #expect(throws: ImagingError.self) { try open(bytes, .all) }
+    #expect(try open(bytes, .first).header.frames == 900)
+  }
+
+  @Test(
+    "real files keep their frames and rounds through WebP",
+    .enabled(if: torture("gif/cogs.gif") != nil, "the torture collection is not here"),
+    arguments: ["gif/cogs.gif", "gif/rotating-squares.gif"])
+  func real(_ name: String) throws {
+    let animation = try open(#require(torture(name)), .all).animation()
+    let webp = try animation.strip().encoded(.webp(.init(lossless: true)))
+    let again = try EncodedPicture(bytes: webp, options: DecodeOptions(frames: .all)).animation()
+    #expect(again.loop == animation.loop)
+    #expect(animation.frames.count == (name == "gif/cogs.gif" ? 5 : 30))
+  }
 }

@@ -122,6 +122,26 @@ extension String {
     #expect(FormatSniffer.format(of: Made.gzip(Array(text.utf8))) == nil)
   }
 
+  @Test(
+    "a drawing too large for libvips' numbers is refused, not drawn at one pixel",
+    arguments: [
+      "width='1e9' height='10'", "width='1e30' height='1e30'", "width='1e8em' height='10'",
+      "width='100%' height='10' viewBox='0 0 1e12 10'", "viewBox='0 0 10 1e10'",
+    ])
+  func hugeSVG(_ attributes: String) throws {
+    let drawing = Array("<svg xmlns='http://www.w3.org/2000/svg' \(attributes)/>".utf8)
+    #expect(throws: ImagingError.self) {
+      try EncodedPicture(bytes: EncodedBytes(drawing), options: DecodeOptions(allowed: [.svg]))
+    }
+  }
+
+  @Test("a drawing of one pixel is one")
+  func smallSVG() throws {
+    let drawing = Array("<svg xmlns='http://www.w3.org/2000/svg' width='1' height='7'/>".utf8)
+    let header = try EncodedPicture(bytes: EncodedBytes(drawing), options: DecodeOptions(allowed: [.svg])).header
+    #expect(header.width == 1 && header.height == 7)
+  }
+
   @Test("a picture that contains <svg stays what it is")
   func looksLike() throws {
     let jpeg = Made.jpeg(try Made.waves(8, 8).encoded(.jpeg(.init())).array, adding: 0xFE, Array("<svg>".utf8))

@@ -6,6 +6,76 @@ import Testing
   /// Primaries of Display P3 as XYZ adapted to D50 (ICC registry).
   static let p3 = [[0.51512, 0.24120, -0.00105], [0.29198, 0.69225, 0.04189], [0.15710, 0.06657, 0.78407]]
 
+  // MARK: Profiles that do not go with the file
+
+  /// Grey from black to white, in a file that says its curve is a power of 1.8.
+  private func greyOfPower() throws -> [UInt8] {
+    let ramp = try Image(width: 256, height: 2, bands: 1, bytes: (0..<512).map { UInt8($0 % 256) })
+    return Made.png(try ramp.encoded(.png(.init()), metadata: .none).array, adding: "gAMA", Made.big32(55_556))
+  }
+
+  private func expectNear(_ a: Image, _ b: Image, _ most: Int = 1) throws {
+    let worst = zip(try a.bytes(), try b.bytes()).map { abs(Int($0) - Int($1)) }.max()
+    #expect((worst ?? 255) <= most)
+  }
+
+  @Test("a profile of grey is not put into files that hold grey as red, green and blue")
+  func greyProfileInColour() throws {
+    let bytes = try greyOfPower()
+    let right = try open(bytes, WorkingSpace())
+    let kept = try open(bytes, WorkingSpace(gamut: .source))
+    let webp = try EncodedPicture(bytes: kept.encoded(.webp(.init(lossless: true)), metadata: .none))
+    #expect(!webp.header.hasProfile)
+    try expectNear(webp.pixels(), right)
+    let png = try EncodedPicture(bytes: kept.encoded(.png(.init()), metadata: .none))
+    #expect(png.header.hasProfile && png.header.bands == 1)
+    try expectNear(png.pixels(), right)
+  }
+
+  @Test("grey with a profile of colours is grey of sRGB where a file has one band")
+  func colourProfileOnGrey() throws {
+    let profile = try #require(ColourDescription(chromaticities: .sRGB, curve: .power(1.8)).profile())
+    let ramp = try Image(width: 256, height: 8, bands: 1, bytes: (0..<2048).map { UInt8($0 % 256) })
+    let jpeg = Made.jpeg(
+      try ramp.encoded(.jpeg(.init(quality: 100)), metadata: .none).array, adding: 0xE2,
+      Array("ICC_PROFILE\0".utf8) + [1, 1] + profile)
+    let right = try open(jpeg, WorkingSpace())
+    // Otherwise the profile was not used, and nothing is shown.
+    #expect(try abs(Int(right.pixel(64, 0)[0]) - 64) > 10)
+    let png = try EncodedPicture(
+      bytes: open(jpeg, WorkingSpace(gamut: .source)).encoded(.png(.init()), metadata: .none))
+    #expect(png.header.bands == 1 && !png.header.hasProfile)
+    try expectNear(png.pixels(), right)
+  }
+
+  @Test(
+    "PNG keeps a profile that libpng finds fault with",
+    .enabled(if: torture("png/prophoto.png") != nil, "the torture collection is not here"))
+  func faultedProfile() throws {
+    let bytes = try #require(torture("png/prophoto.png"))
+    let kept = try open(bytes, WorkingSpace(gamut: .source))
+    let again = try EncodedPicture(bytes: kept.encoded(.png(.init()), metadata: .none))
+    #expect(again.header.hasProfile)
+    try expectNear(again.pixels(), open(bytes, WorkingSpace()))
+  }
+
+  @Test("a profile that libpng drops is told of")
+  func droppedProfile() throws {
+    let png = Made.png(
+      try Made.waves(8, 8).encoded(.png(.init()), metadata: .none).array, adding: "iCCP",
+      Array("broken".utf8) + [0, 0, 1, 2, 3, 4])
+    let picture = try EncodedPicture(bytes: EncodedBytes(png))
+    #expect(picture.warnings.count == 1 && picture.warnings[0].contains("profile is broken"))
+  }
+
+  @Test(
+    "high dynamic range is told of", .enabled(if: torture("jxl/pq_gradient.jxl") != nil, "the collection is not here"))
+  func highDynamicRange() throws {
+    let picture = try EncodedPicture(bytes: EncodedBytes(#require(torture("jxl/pq_gradient.jxl"))))
+    _ = try picture.pixels()
+    #expect(picture.warnings.contains { $0.contains("high dynamic range (PQ)") })
+  }
+
   private func open(_ bytes: [UInt8], _ space: WorkingSpace) throws -> Image {
     try EncodedPicture(bytes: EncodedBytes(bytes), options: DecodeOptions(space: space)).pixels()
   }
