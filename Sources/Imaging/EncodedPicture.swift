@@ -12,6 +12,7 @@ public final class EncodedPicture: Sendable {
   /// A profile that the header describes in other words than by embedding one.
   let declared: ICCProfile?
   private let noticed: Mutex<[String]>
+  private let damage = Mutex<Set<String>>([])
 
   /// What lies in `body`.
   enum Content {
@@ -85,6 +86,14 @@ public final class EncodedPicture: Sendable {
 
   /// What was noticed and is not an error: more frames than the first, a profile that could not be used, …
   public var warnings: [String] { noticed.withLock { $0 } }
+
+  /// Those of `warnings` that tell of damaged pixels.
+  public var damageWarnings: Set<String> { damage.withLock { $0 } }
+
+  func warnOfDamage(_ text: String) {
+    damage.withLock { _ = $0.insert(text) }
+    warn(text)
+  }
 
   func warn(_ text: String) {
     noticed.withLock { list in if !list.contains(text) { list.append(text) } }

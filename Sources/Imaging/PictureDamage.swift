@@ -23,7 +23,7 @@ extension EncodedPicture {
       case .garbled(let row, let rows, let what):
         let result = try work(VIPS_FAIL_ON_ERROR)
         if options.onDamage != .accept {
-          warn(
+          warnOfDamage(
             "some of the picture's data are damaged, from about row \(row) of \(rows) on (\(what)); pixels may be wrong"
           )
         }
@@ -43,8 +43,9 @@ extension EncodedPicture {
     guard options.onDamage != .fail else { throw error ?? Self.damage(header.format, detail) }
     let result = try work(VIPS_FAIL_ON_NONE)
     if options.onDamage == .warn {
-      warn(
-        "the pixels are damaged or cut short; what could be read is used" + (detail.isEmpty ? "" : " (\(detail))"))
+      warnOfDamage(
+        "the pixels are damaged or cut short; what could be read is used"
+          + (detail.isEmpty ? "" : " (\(detail))"))
     }
     return result
   }

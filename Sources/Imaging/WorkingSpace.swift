@@ -115,7 +115,8 @@ extension WorkingSpace {
     let isNarrow = input.format == VIPS_FORMAT_UCHAR && image.bands != 4
     let target = isWide || !isNarrow && bits == 16 ? VIPS_INTERPRETATION_RGB16 : VIPS_INTERPRETATION_sRGB
     let result = try vips("converting to sRGB") { [input] in cvips_colourspace(input.pointer, $0, target, kind) }
-    return try Image(adopting: result, lazyFrom: nil).withDepth(bits).ref
+    // From CMYK, libvips goes through a profile of its own, and leaves that on the result.
+    return try withoutProfile(Image(adopting: result, lazyFrom: nil).withDepth(bits).ref)
   }
 
   /// Three bands of the wanted depth with the numbers as they are.

@@ -138,8 +138,9 @@ public struct FieldChecker: Sendable {
       return
     }
     let values = condition.values.joined(separator: ", ")
+    let written = ["true", "false"].contains(current) ? current : "\"\(current)\""
     report(
-      "not-applicable", "\"\(field.name)\" has no meaning with \"\(condition.field)\": \"\(current)\"",
+      "not-applicable", "\"\(field.name)\" has no meaning with \"\(condition.field)\": \(written)",
       at: member.keyRange, path: member.value.path, expected: "\(condition.field) one of: \(values)", found: current,
       hint: "it goes with \(condition.field) \(values)")
   }

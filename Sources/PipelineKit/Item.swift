@@ -183,7 +183,10 @@ extension StageContext {
   /// pixels are decoded, stages later.
   public func report(warningsOf source: EncodedPicture) {
     let known = Set(journal.snapshot.warnings.map(\.message))
-    for message in source.warnings where !known.contains(message) { warn("input-notice", message) }
+    let damage = source.damageWarnings
+    for message in source.warnings where !known.contains(message) {
+      warn(damage.contains(message) ? "damaged" : "input-notice", message)
+    }
   }
 }
 

@@ -168,7 +168,7 @@ public struct StagePlan: Sendable {
   public var workingBytes: @Sendable (_ width: Int, _ height: Int) -> Int
   /// What pictures must be held in for the stage to lose nothing.
   public var workingSpace: WorkingSpace
-  /// Whether an animation comes frame by frame.
+  /// Whether an animation comes frame by frame, as it does unless the stage works on what was encoded.
   public var frames: FrameHandling
   /// Whether the stage, straight after decode, has the picture shrunk while it loads, so that it is never held whole.
   public var shrinksOnLoad: Bool
@@ -192,7 +192,8 @@ public struct StagePlan: Sendable {
     self.helperFiles = []
     self.workingBytes = { _, _ in 0 }
     self.workingSpace = WorkingSpace()
-    self.frames = .each
+    // Of what was encoded there is one, also where the frames it was made from are still there for a later stage.
+    self.frames = accepts.contains(.encoded) ? .together : .each
     self.shrinksOnLoad = false
     self.resultSize = nil
   }

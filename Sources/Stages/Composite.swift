@@ -41,7 +41,8 @@ public struct Composite: Stage {
     "gradient", ObjectShape([kind, from, to, stops, angle, centerX, centerY], exactlyOne: ["from", "stops"]),
     help: "colours that run into each other, dithered so that they do not band")
 
-  static let path = Field<String>.text("path", .path, default: nil, help: "the picture file, seen from the job file")
+  static let path = Field<String>.text(
+    "path", .path, default: nil, help: "the picture file, not SVG, seen from the job file")
   static let imageFit = Field<BackgroundFit>.choice("fit", default: .cover, help: "how it fills the picture's sides")
   static let imagePosition = Field<Position>.choice(
     "position", default: .centre, when: FieldCondition("fit", in: ["cover", "contain"]),
@@ -227,7 +228,7 @@ public struct Composite: Stage {
     } catch {
       throw ImagingError(
         error.code, "the background \(path.printable) cannot be used: \(error.message)", detail: error.detail,
-        hint: error.hint ?? nearName(path))
+        hint: error.code == .unsupported ? "use a PNG, or another picture of pixels" : error.hint ?? nearName(path))
     }
     let fit: Fit =
       switch settings[imageFit] {

@@ -13,7 +13,9 @@ public struct Decode: Stage {
   ) { node, _ in node.arrayValue?.compactMap { $0.stringValue.flatMap { Drawing(rawValue: $0) } } }
   static let resolution = Field<Double>.number(
     "resolution", in: 1...2400, default: 72, unit: "pixels per inch",
-    help: "how finely SVG and PDF are drawn; a resize straight after draws them at its own size")
+    help:
+      "how finely SVG and PDF are drawn; a resize straight after draws them anew at its own size, and larger than this "
+      + "with `enlarge`")
 
   public static let spec = StageSpec(
     name: "decode",
@@ -71,7 +73,8 @@ public struct Decode: Stage {
     return .next(keepsHash ? opened.with(sourceHash: source.bytes.sha256) : opened)
   }
 
-  private static func misleads(_ ending: String, about format: PictureFormat) -> Bool {
+  /// Whether a name with this ending, in lower case, says something else than the content.
+  static func misleads(_ ending: String, about format: PictureFormat) -> Bool {
     guard !endings(of: format).contains(ending) else { return false }
     return otherEndings.contains(ending) || PictureFormat.allCases.contains { endings(of: $0).contains(ending) }
   }
@@ -131,7 +134,7 @@ extension DamagePolicy: FieldChoice {
   public var help: String {
     switch self {
     case .fail: "the item fails with damaged"
-    case .warn: "what can be read is used, the rest is grey or black, and the report says so"
+    case .warn: "what can be read is used, the rest is grey or black, with the warning `damaged`"
     case .accept: "what can be read is used"
     }
   }

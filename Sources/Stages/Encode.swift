@@ -10,7 +10,8 @@ public struct Encode: Stage {
     absent: [.jpeg, .webp, .png], defaultText: .array(["jpeg", "webp", "png"]),
     when: FieldCondition("format", in: ["auto"]),
     help: "what `auto` may choose, best liked first: a picture with transparency gets the first that has it, one of at "
-      + "most 256 colours PNG, an animation WebP or GIF, and any other the first that is made for photos"
+      + "most 256 colours, or of 64 where all are grey, PNG, an animation WebP or GIF, and any other the first that is "
+      + "made for photos"
   ) { node, _ in node.arrayValue?.compactMap { $0.stringValue.flatMap { EncodedFormat(rawValue: $0) } } }
 
   static let quality = Field<Quality?>(
@@ -20,7 +21,7 @@ public struct Encode: Stage {
     absent: .some(nil), when: FieldCondition("format", in: ["jpeg", "webp", "avif", "jxl", "tiff", "auto"]),
     help:
       "1 (small) to 100 (fine), or `auto`; left out, 85, and for AVIF, whose scale is another, 60. With `maxBytes` it "
-      + "is the most that is tried"
+      + "is the most that is tried, and left out there, up to 100 is"
   ) { node, _ in
     switch node.value {
     case .number(let number): number.integer.map { .fixed($0) }
@@ -40,7 +41,8 @@ public struct Encode: Stage {
     help: "the most quality that `auto` tries; 95 when left out")
   static let maxBytes = Field<Int?>.integer(
     "maxBytes", in: 1...1_000_000_000_000, unit: "bytes",
-    help: "the most that the file may have: the highest quality that fits is searched for")
+    help: "the most that the file may have: the highest quality that fits is searched for; in PNG, GIF and what is "
+      + "lossless there is none, and a larger file is too large")
   static let onTooLarge = Field<TooLarge>.choice(
     "onTooLarge", default: .fail, help: "what happens when no quality fits into `maxBytes`")
 
@@ -437,7 +439,9 @@ public struct Encode: Stage {
       }
       let encoding = try encode(picture, deepened(options, first), request, context)
       for name in encoding.droppedMetadata {
-        context.warn("metadata-dropped", "\(format.displayName) has no room for \(name) here: it was left out")
+        context.warn(
+          "metadata-dropped",
+          "\(name) was left out: what the input holds is damaged, or more than \(format.displayName) has room for")
       }
       // The decoded picture goes along, so that a second encoder does not decode it again.
       let held = animation.map { item.with(animation: $0) } ?? item.with(image: frames[0])
@@ -482,7 +486,8 @@ public struct Encode: Stage {
     if isAnimated, let moving = fitting.first(where: { $0.format.isAnimated }) { return moving }
     if try !image.isOpaque() { return fitting.first { $0.format.hasAlpha && $0.format != .gif } ?? first }
     let png = fitting.first { $0.format == .png }
-    if let png, try image.hasFewColours(256) { return png }
+    // A grey photo has at most 256 levels, and most of them.
+    if let png, try image.hasFewColours(256, greys: 64) { return png }
     return fitting.first { $0.format != .png && $0.format != .gif } ?? first
   }
 
@@ -511,7 +516,7 @@ public struct Encode: Stage {
     if let first {
       if first.bytes.count <= most { return first }
       guard options.quality != nil else {
-        return try tooLarge(first, first.bytes.count, options.format.displayName, context)
+        return try tooLarge(first, first.bytes.count, options.format.displayName, hasQuality: false, context)
       }
     }
     let range = min(fitted.lowerBound, ceiling)...ceiling
@@ -522,19 +527,21 @@ public struct Encode: Stage {
     case .doesNotFit(let smallest, let bytes, _):
       note(context, options.format, range.lowerBound)
       return try tooLarge(
-        smallest, bytes, "\(options.format.displayName) at quality \(range.lowerBound), the lowest allowed,", context)
+        smallest, bytes, "\(options.format.displayName) at quality \(range.lowerBound), the lowest allowed,",
+        hasQuality: true, context)
     }
   }
 
   private func tooLarge(
-    _ encoding: Encoding, _ bytes: Int, _ what: String, _ context: StageContext
+    _ encoding: Encoding, _ bytes: Int, _ what: String, hasQuality: Bool, _ context: StageContext
   ) throws(ImagingError) -> Encoding {
     let message = "\(what) has \(bytes) bytes, more than maxBytes \(maxBytes ?? 0)"
     guard onTooLarge == .accept else {
       throw ImagingError(
         .tooLarge, message,
-        hint: "make the picture smaller with \"resize\", lower \"minQuality\", or set "
-          + "\"onTooLarge\": \"accept\"")
+        hint: "make the picture smaller with \"resize\", "
+          + (hasQuality ? "lower \"minQuality\"" : "take a format with a quality to lower")
+          + ", or set \"onTooLarge\": \"accept\"")
     }
     context.warn("too-large", message)
     return encoding

@@ -39,8 +39,10 @@ public struct Trim: Stage {
     notes: [
       "The result is the smallest box that holds every pixel which is not border, to the pixel, plus `margin`. A "
         + "percentage is rounded half up.",
-      "After segment, this cuts to the subject, and the mask and the photo it was cut from are cut with the picture. For "
-        + "a product that fills a part of a square, trim with a margin, then `pad` to an aspect of 1:1.",
+      "After segment, this cuts to the subject, and the mask and the photo it was cut from are cut with the picture. "
+        + "Masks are often faint, not empty, where the background is busy: a `threshold` of 64 passes over such wisps, "
+        + "which are hardly seen but would count. For a product that fills a part of a square, trim with a margin, then "
+        + "`pad` to an aspect of 1:1.",
       "Frames of an animation are cut alike, to the box that holds what any of them shows.",
     ],
     fields: [by, color, threshold, margin, minSize, onEmpty],
@@ -119,14 +121,15 @@ public struct Trim: Stage {
 
   private func empty(_ border: TrimBorder, _ context: StageContext) throws(StageError) {
     let what = border == .alpha ? "transparent" : "of the border's colour"
-    let found = request.minSize > 1 ? ", or smaller than \"minSize\"," : ""
+    let found = request.minSize > 1 ? ", or shorter than \"minSize\"" : ""
     switch onEmpty {
     case .fail:
       throw StageError(
-        "trim-empty", "nothing is left to show: everything\(found) is \(what)",
-        hint: "a smaller \"threshold\" would keep more; \"onEmpty\": \"keep\" would go on")
+        "trim-empty", "nothing is left to show: everything is \(what)\(found)",
+        hint: "a smaller \"threshold\"" + (request.minSize > 1 ? " or \"minSize\"" : "")
+          + " would keep more; \"onEmpty\": \"keep\" would go on")
     case .keep:
-      context.warn("trim-empty", "nothing was trimmed: everything\(found) is \(what)")
+      context.warn("trim-empty", "nothing was trimmed: everything is \(what)\(found)")
     }
   }
 }

@@ -79,6 +79,13 @@ public struct Write: Stage {
     let path = try OutputPath.resolve(template, in: context.run.baseFolder) { variable in
       TemplateValues.value(of: variable, identity: item.identity, run: context.run, item: item)
     }
+    // Lint has said so of an ending that the job itself gives.
+    if case .variable = template.segments.last, let ending = path.fileExtension.string?.lowercased(),
+      Decode.misleads(ending, about: encoded.format)
+    {
+      context.warn(
+        "ending-mismatch", "the name ends in .\(ending), but the file is \(encoded.format.displayName)")
+    }
     // The planner proves all this for names it knows beforehand; here it also holds for those made from sizes or hashes.
     var resolver = FolderResolver()
     let resolved = resolver.resolve(path)

@@ -231,6 +231,19 @@ extension String {
   }
 }
 
+@Suite struct UntaggedCMYKTests {
+  @Test(
+    "CMYK without a profile becomes sRGB without one: that of libvips for CMYK does not stay",
+    .enabled(if: torture("png/p3.png") != nil, "the torture collection is not here"),
+    arguments: ["jpeg/pil_sample_cmyk.jpg", "tiff/tiff_strip_cmyk_jpeg.tif"])
+  func profile(_ name: String) throws {
+    let image = try picture(try #require(torture(name))).pixels()
+    #expect(image.bands == 3)
+    #expect(image.ref.blob("icc-profile-data") == nil)
+    #expect(try !picture(image.encoded(.png(.init())).array).header.hasProfile)
+  }
+}
+
 @Suite struct IconTests {
   private func decode(_ icon: [UInt8]) throws -> Image {
     try icon.withUnsafeBytes { raw in try IconDirectory.decode(IconDirectory.best(raw), raw) }

@@ -90,6 +90,19 @@ import Testing
     #expect(journal.snapshot.warnings.first?.message.contains("2 frames") == true)
   }
 
+  @Test("damage that is put up with has a code of its own")
+  func damage() throws {
+    let bytes = try Pictures.jpeg(Pictures.image(64, 64) { x, y in [UInt8(x * 3), UInt8(y * 3), UInt8(x * y & 255)] })
+    for (policy, codes) in [("warn", ["damaged"]), ("accept", [])] as [(String, [String])] {
+      let journal = ItemJournal()
+      let item = try bench.process(
+        Decode.self, #"{ "stage": "decode", "onDamage": "\#(policy)" }"#,
+        bench.item(holding: Array(bytes.prefix(bytes.count / 2)), name: "\(policy).jpg"), journal: journal)
+      _ = try bench.process(Resize.self, #"{ "stage": "resize", "width": 16 }"#, item, journal: journal)
+      #expect(journal.warningCodes == codes)
+    }
+  }
+
   @Test(
     "what is no picture fails with a code that says why",
     arguments: [

@@ -141,6 +141,11 @@ import Testing
     #expect(try encode(settings, bench.item(many)).format == photo)
     #expect(try encode(settings, bench.item(seeThrough)).format == clear)
     #expect(try encode(settings, bench.item(Pictures.quarters())).format == drawing)
+    // As a grey photo has it: no more than 256 colours, but no drawing. With fewer greys it may be one.
+    let grey = try Pictures.image(40, 40) { x, y in [UInt8](repeating: UInt8(x * 5 + y), count: 3) }
+    #expect(try encode(settings, bench.item(grey)).format == photo)
+    let steps = try Pictures.image(40, 40) { x, _ in [UInt8](repeating: UInt8(x * 5), count: 3) }
+    #expect(try encode(settings, bench.item(steps)).format == drawing)
     let frames = [many, try many.flipped(.horizontal)].map { ItemFrames.Frame(image: $0) }
     let item = bench.item(many).with(animation: ItemFrames(frames: frames, delays: [50, 50], loop: 0))
     let journal = ItemJournal()

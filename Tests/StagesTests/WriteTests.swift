@@ -52,6 +52,41 @@ import Testing
     #expect(status.st_mode & 0o777 == 0o666 & ~mask)
   }
 
+  @Test("a name from the input that claims another type is reported, and any other is not")
+  func endingMismatch() throws {
+    for (name, to, codes) in [
+      ("shoe.jpg", "out/${item.name}", ["ending-mismatch"]), ("shoe.png", "out/${item.name}", []),
+      ("shoe.jpg", "out/${item.stem}.${ext}", []), ("shoe", "out/${item.stem}", []),
+    ] as [(String, String, [String])] {
+      let bench = StageBench()
+      let journal = ItemJournal()
+      _ = try bench.process(Write.self, json(to), encoded(name: name), journal: journal)
+      #expect(journal.warningCodes == codes, "\(name) to \(to)")
+    }
+  }
+
+  @Test("what was encoded from an animation is written once, though its frames go on to a later stage")
+  func animation() throws {
+    #expect(try Write.plan(StageBench.settings(Write.self, json("a.png"))).frames == .together)
+    let image = try Pictures.solid(3, 2, 7, 7, 7)
+    let file = try #require(encoded().encoded)
+    let item = bench.item(image).with(
+      animation: ItemFrames(frames: [.init(image: image), .init(image: image)], delays: [40, 40], loop: 0)
+    ).with(encoded: file)
+    let journal = ItemJournal()
+    let write = try bench.make(Write.self, json("a.png"))
+    let outcome = try write.processFrames(
+      item, Write.plan(StageBench.settings(Write.self, json("a.png"))).frames,
+      in: bench.context("write", journal: journal))
+    guard case .next(let next) = outcome else {
+      Issue.record("the item did not go on")
+      return
+    }
+    #expect(next.isAnimated)
+    #expect(journal.snapshot.outputs.count == 1)
+    #expect(bench.folder.read("a.png") == file.bytes.array)
+  }
+
   // MARK: What is there already
 
   @Test("replace puts the new file in the old one's place")

@@ -24,7 +24,7 @@ struct PictureMark: Mark {
     } catch {
       throw ImagingError(
         error.code, "the watermark \(path.printable) cannot be used: \(error.message)", detail: error.detail,
-        hint: error.hint)
+        hint: error.code == .unsupported ? "use a PNG, or another picture of pixels" : error.hint)
     }
     self.scale = settings[Watermark.scale]
     self.look = look

@@ -4,7 +4,8 @@ import PipelineKit
 
 /// Lays a text or a picture on pictures.
 public struct Watermark: Stage {
-  static let path = Field<String>.text("path", .path, default: nil, help: "the picture file, seen from the job file")
+  static let path = Field<String>.text(
+    "path", .path, default: nil, help: "the picture file, not SVG, seen from the job file")
   static let scale = Field<Double?>.number(
     "scale", in: 0.001...1,
     help: "its width as a part of each picture's width, 0 to 1; left out, it keeps its own size")
