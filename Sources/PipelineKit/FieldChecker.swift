@@ -190,6 +190,9 @@ public struct FieldChecker: Sendable {
       check(node, against: shape, owner: "\"\(name)\"")
     case .oneOf(let types):
       guard let match = types.first(where: { $0.mayHold(node.value) }) else { return mismatch(node, name, type, unit) }
+      if case .string(let text) = node.value, type.isNumberInQuotes(text, as: match) {
+        return mismatch(node, name, type, unit)
+      }
       check(node, against: match, name: name, unit: unit)
     }
   }
@@ -284,8 +287,8 @@ public struct FieldChecker: Sendable {
     if code == "wrong-type", case .string(let text) = node.value {
       switch type {
       case _ where fromEnvironment.contains(node.path): hint = Self.environmentHint
-      case .integer, .number:
-        if Double(text) != nil { hint = "write \(text) without quotes" }
+      case .integer, .number, .oneOf:
+        if Double(text) != nil, type.holdsNumbers { hint = "write \(text) without quotes" }
       case .boolean:
         if text == "true" || text == "false" { hint = "write \(text) without quotes" }
       default: break
@@ -344,6 +347,24 @@ extension FieldType {
   }
 
   private static func plain(_ value: Double) -> String { Int(exactly: value).map(String.init) ?? "\(value)" }
+
+  var holdsNumbers: Bool {
+    switch self {
+    case .integer, .number: true
+    case .oneOf(let types): types.contains(where: \.holdsNumbers)
+    default: false
+    }
+  }
+
+  /// Whether a text is a number where a number would do, and is none of the words or percentages of `match`.
+  func isNumberInQuotes(_ text: String, as match: FieldType) -> Bool {
+    guard holdsNumbers, Double(text) != nil else { return false }
+    switch match {
+    case .choice(let choices): return !choices.contains { $0.name == text }
+    case .text(.percentage): return true
+    default: return false
+    }
+  }
 
   /// Whether a value of this JSON type can fit at all; tells the shapes of `oneOf` apart.
   func mayHold(_ value: JSONValue) -> Bool {

@@ -95,7 +95,7 @@ extension MetadataKind: FieldChoice {
     case .exif: "all of EXIF but coordinates, maker note and thumbnail"
     case .xmp: "all of XMP but coordinates and thumbnails"
     case .iptc: "all of IPTC; in formats without it, as XMP"
-    case .comments: "user comment, and the texts of a PNG (only in PNG)"
+    case .comments: "user comment, and the texts of a PNG (only in PNG); not the comment of a JPEG"
     case .all: "everything but coordinates"
     }
   }

@@ -282,7 +282,7 @@ import Testing
       (#""quality": 80"#, "missing-key", "$"),
       (#""format": "png", "quality": 80"#, "not-applicable", "$.quality"),
       (#""format": "jpeg", "quality": 101"#, "out-of-range", "$.quality"),
-      (#""format": "jpeg", "quality": "80""#, "unknown-value", "$.quality"),
+      (#""format": "jpeg", "quality": "80""#, "wrong-type", "$.quality"),
       (#""format": "webp", "effort": 7"#, "out-of-range", "$.effort"),
       (#""format": "jpeg", "effort": 2"#, "not-applicable", "$.effort"),
       (#""format": "webp", "lossless": true, "quality": 80"#, "not-applicable", "$.quality"),
