@@ -87,13 +87,21 @@ struct BitmapDecoder {
 
   /// The pixels, upright: 3 bands, or 4 with straight alpha.
   ///
-  /// - Throws: `damaged` where the data ends early or leaves the picture.
-  func decode(_ b: UnsafeRawBufferPointer) throws(ImagingError) -> Image {
+  /// - Parameter isStrict: whether damage is an error; else the rows that are there are used, and of a packed picture
+  ///   what comes before the damage. What is missing is black, or transparent where the picture has alpha; of a packed
+  ///   one it has the palette's first colour, as what runs jump over.
+  /// - Throws: `damaged` where the data ends early or leaves the picture, and where none of it is there.
+  func decode(_ b: UnsafeRawBufferPointer, isStrict: Bool = true) throws(ImagingError) -> Image {
     let bands = hasAlpha ? 4 : 3
     var out = [UInt8](repeating: 0, count: width * height * bands)
     switch coding {
-    case .plain: try plain(b, into: &out, bands)
-    case .rle8, .rle4: try runs(b, into: &out)
+    case .plain: try plain(b, into: &out, bands, isStrict: isStrict)
+    case .rle8, .rle4:
+      do throws(ImagingError) {
+        try runs(b, into: &out)
+      } catch {
+        guard !isStrict, pixelsAt + 2 <= b.count else { throw error }
+      }
     }
     // Programs that know no alpha leave it 0 all over; then it means nothing.
     if hasAlpha, !stride(from: 3, to: out.count, by: 4).contains(where: { out[$0] != 0 }) {
@@ -105,15 +113,19 @@ struct BitmapDecoder {
   private var cutShort: ImagingError {
     ImagingError(
       .damaged, "the pixels of this BMP picture are damaged or cut short",
-      hint: "get the file anew, or open it in an image editor and save what is left of it")
+      hint: "get the file anew, or set \"onDamage\": \"warn\" in \"decode\" to use what is left of it")
   }
 
-  private func plain(_ b: UnsafeRawBufferPointer, into out: inout [UInt8], _ bands: Int) throws(ImagingError) {
+  private func plain(
+    _ b: UnsafeRawBufferPointer, into out: inout [UInt8], _ bands: Int, isStrict: Bool
+  ) throws(ImagingError) {
     let rowBytes = (width * bits + 31) / 32 * 4
     // The padding of the last row may be missing.
-    guard pixelsAt + rowBytes * (height - 1) + (width * bits + 7) / 8 <= b.count else { throw cutShort }
+    let usedBytes = (width * bits + 7) / 8
+    guard pixelsAt + (isStrict ? rowBytes * (height - 1) : 0) + usedBytes <= b.count else { throw cutShort }
     for y in 0..<height {
       let row = pixelsAt + rowBytes * (isTopDown ? y : height - 1 - y)
+      guard row + usedBytes <= b.count else { continue }
       var i = y * width * bands
       for x in 0..<width {
         switch bits {
@@ -129,8 +141,11 @@ struct BitmapDecoder {
           let perByte = 8 / bits
           let byte = Int(b[row + x / perByte])
           let index = byte >> (bits * (perByte - 1 - x % perByte)) & ((1 << bits) - 1)
-          guard index < palette.count else { throw cutShort }
-          for c in 0..<3 { out[i + c] = palette[index][c] }
+          if index < palette.count {
+            for c in 0..<3 { out[i + c] = palette[index][c] }
+          } else if isStrict {
+            throw cutShort
+          }
         }
         i += bands
       }

@@ -8,6 +8,9 @@ import CVips
 enum DrawingLoader {
   /// The most bytes that a compressed drawing may unpack to.
   static let maxUnpackedBytes = 16 << 20
+  /// The most pixels at which a drawing with filters is drawn: librsvg holds several copies of the whole area for each,
+  /// 1.8 GB of 64 million pixels.
+  static let maxFilteredPixels = 16_000_000
 
   /// What must be done with an SVG before it is rendered: unpacks it where it is packed, and checks the pictures inside.
   ///
@@ -49,31 +52,37 @@ enum DrawingLoader {
     try load(bytes, .svg) { cvips_load_svg($0, $1, dpi, scale) }
   }
 
-  /// Pages of a PDF, lazily, one above the other: 4 bands, on white paper.
+  /// Refuses a drawing that has filters and would be drawn too large for them.
   ///
   /// - Parameters:
-  ///   - page: the first, from 0.
-  ///   - count: how many; -1 for all.
+  ///   - text: unpacked, as `SVGProlog.ascii` has it.
+  ///   - width: of the picture as it is about to be drawn, in pixels; `height` likewise.
+  /// - Throws: `limit`.
+  static func checkFilters(_ text: [UInt8], width: Int, height: Int) throws(ImagingError) {
+    let (pixels, overflow) = width.multipliedReportingOverflow(by: height)
+    guard overflow || pixels > maxFilteredPixels, SVGPictures.hasFilter(text) else { return }
+    throw ImagingError(
+      .limit,
+      "the drawing has filters and would be drawn at \(width)×\(height) pixels; with filters it may have "
+        + "\(maxFilteredPixels / 1_000_000) million",
+      hint: "draw it smaller, with a \"resize\" straight after \"decode\", or take the filters out")
+  }
+
+  /// The first page of a PDF, lazily: 4 bands, on white paper.
+  ///
+  /// - Parameters:
   ///   - dpi: pixels per inch.
   ///   - scale: a factor on top.
-  /// - Throws: `unsupported` where it is locked with a password, `geometry` where there is no such page, `damaged` where
-  ///   it cannot be read.
-  static func pdf(
-    _ bytes: EncodedBytes, page: Int = 0, count: Int = 1, dpi: Double = 72, scale: Double = 1
-  ) throws(ImagingError) -> VipsRef {
+  /// - Throws: `unsupported` where it is locked with a password, `damaged` where it cannot be read.
+  static func pdf(_ bytes: EncodedBytes, dpi: Double = 72, scale: Double = 1) throws(ImagingError) -> VipsRef {
     do throws(ImagingError) {
-      return try load(bytes, .pdf) {
-        cvips_load_pdf($0, $1, Int32(clamping: page), Int32(clamping: count), dpi, scale)
-      }
+      return try load(bytes, .pdf) { cvips_load_pdf($0, $1, 0, 1, dpi, scale) }
     } catch {
       let detail = error.detail.lowercased()
       if detail.contains("encrypted") || detail.contains("password") {
         throw ImagingError(
           .unsupported, "this PDF file is locked with a password", detail: error.detail,
           hint: "save it without a password (qpdf --decrypt)")
-      }
-      if detail.contains("out of range") {
-        throw ImagingError(.geometry, "this PDF file has no page \(page + 1)", detail: error.detail)
       }
       throw error
     }

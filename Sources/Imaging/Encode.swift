@@ -5,6 +5,8 @@ public struct Encoding: Sendable {
   public var bytes: EncodedBytes
   /// The blocks that were wanted and there, but could not be carried, in words: `IPTC`, `EXIF` …
   public var droppedMetadata: [String]
+  /// The blocks that were there, but make no sense, and were left out for that: `EXIF`, `XMP`.
+  public var unreadableMetadata: [String]
 }
 
 extension Image {
@@ -85,7 +87,9 @@ extension Image {
       (memory, length, isDone) = JXLContainer.add(exif: exif, xmp: edit.xmpAfterwards, to: memory, length)
       if !isDone { dropped += ["EXIF", "XMP"] }
     }
-    return Encoding(bytes: EncodedBytes(adopting: memory, count: length), droppedMetadata: dropped)
+    return Encoding(
+      bytes: EncodedBytes(adopting: memory, count: length), droppedMetadata: dropped,
+      unreadableMetadata: edit.unreadable)
   }
 
   private func checkSides(_ format: PictureFormat) throws(ImagingError) {

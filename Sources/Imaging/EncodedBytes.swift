@@ -25,6 +25,14 @@ public final class EncodedBytes: @unchecked Sendable {
     self.init(adopting: memory, count: bytes.count)
   }
 
+  /// Copies `bytes` and goes on with zeros up to `length` bytes; nil where memory is short. Zeros that nobody
+  /// reads cost none.
+  convenience init?(copying bytes: UnsafeRawBufferPointer, filledUpTo length: Int) {
+    guard length > 0, length >= bytes.count, let memory = g_try_malloc0(gsize(length)) else { return nil }
+    UnsafeMutableRawBufferPointer(start: memory, count: length).copyMemory(from: bytes)
+    self.init(adopting: memory, count: length)
+  }
+
   deinit { cvips_blob_unref(blob) }
 
   /// Reads the bytes in place; the pointer must not leave `body`.

@@ -64,6 +64,7 @@ public final class EncodedPicture: Sendable {
       warnings.append("the file holds \(header.frames) \(unit); only \(used) is used\(more)")
     }
     noticed = Mutex(warnings)
+    damage.withLock { $0 = Set(opened.warnings.filter { $0.hasPrefix(Self.partly("")) }) }
     // Frames are held together.
     let (limits, frames) = (options.limits, header.frames)
     guard !isAnimation || header.pixels <= limits.maxPixels / frames else {
@@ -73,6 +74,14 @@ public final class EncodedPicture: Sendable {
           + "than the limit of \(limits.maxPixels)",
         hint: "raise limits.maxPixels if that is meant, or read the first frame only: \"frames\": \"first\"")
     }
+  }
+
+  /// The same picture with other bytes for its decoder.
+  init(_ picture: EncodedPicture, mended body: EncodedBytes) {
+    (bytes, options, header) = (picture.bytes, picture.options, picture.header)
+    (content, declared) = (picture.content, picture.declared)
+    self.body = body
+    noticed = Mutex([])
   }
 
   public convenience init(bytes: EncodedBytes, limits: DecodeLimits = DecodeLimits()) throws(ImagingError) {
@@ -104,7 +113,7 @@ public final class EncodedPicture: Sendable {
   ///
   /// - Throws: `damaged`, `memory`, and `geometry` where the plan was made for other sides.
   public func pixels(resizedTo plan: ResizePlan? = nil) throws(ImagingError) -> Image {
-    try withDamage { (level) throws(ImagingError) in try decode(plan, level).materialised() }
+    try withDamage { (picture, level) throws(ImagingError) in try picture.decode(plan, level).materialised() }
   }
 
   /// All frames, upright, in their working space, with their pixels in memory. One frame where there is but one.
@@ -112,7 +121,7 @@ public final class EncodedPicture: Sendable {
   /// - Throws: as `pixels`.
   public func animation() throws(ImagingError) -> Animation {
     guard isAnimation else { return Animation(frames: [try pixels()], delays: [0], loop: 0) }
-    return try withDamage { (level) throws(ImagingError) in try decodeFrames(level) }
+    return try withDamage { (picture, level) throws(ImagingError) in try picture.decodeFrames(level) }
   }
 
   /// The picture upright in its working space.

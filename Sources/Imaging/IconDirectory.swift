@@ -23,8 +23,9 @@ enum IconDirectory {
   /// The picture with the most pixels, and of these the one with the most bits.
   ///
   /// Entries that lie outside of the file or make no sense are passed over where a picture at least as large remains.
+  /// - Parameter isStrict: whether a picture that goes on beyond the file is none; else what there is of it is.
   /// - Throws: `damaged` where the best entry cannot be read or there is none.
-  static func best(_ raw: UnsafeRawBufferPointer) throws(ImagingError) -> Entry {
+  static func best(_ raw: UnsafeRawBufferPointer, isStrict: Bool = true) throws(ImagingError) -> Entry {
     guard raw.little(2, at: 0) == 0, let type = raw.little(2, at: 2), type == 1 || type == 2,
       let count = raw.little(2, at: 4), count > 0
     else { throw damaged("it lists no picture") }
@@ -37,7 +38,7 @@ enum IconDirectory {
       }
       // 0 stands for 256.
       let sides = (raw[at] == 0 ? 256 : Int(raw[at]), raw[at + 1] == 0 ? 256 : Int(raw[at + 1]))
-      guard let entry = entry(raw, offset, length, frames: count) else {
+      guard let entry = entry(raw, offset, length, frames: count, isStrict) else {
         lostArea = max(lostArea, sides.0 * sides.1)
         continue
       }
@@ -52,9 +53,11 @@ enum IconDirectory {
 
   private static func area(_ width: Int, _ height: Int) -> Double { Double(width) * Double(height) }
 
-  private static func entry(_ raw: UnsafeRawBufferPointer, _ offset: Int, _ length: Int, frames: Int) -> Entry? {
-    guard offset < raw.count, length <= raw.count - offset else { return nil }
-    let range = offset..<offset + length
+  private static func entry(
+    _ raw: UnsafeRawBufferPointer, _ offset: Int, _ length: Int, frames: Int, _ isStrict: Bool
+  ) -> Entry? {
+    guard offset < raw.count, !isStrict || length <= raw.count - offset else { return nil }
+    let range = offset..<offset + min(length, raw.count - offset)
     let b = raw.slice(range)
     if b.count >= 33, b[0] == 0x89, b.says("PNG", at: 1), b.says("IHDR", at: 12) {
       guard let width = b.big(4, at: 16), let height = b.big(4, at: 20), width > 0, height > 0 else { return nil }
@@ -75,8 +78,13 @@ enum IconDirectory {
 
   /// The pixels of a bitmap entry, upright: 4 bands with straight alpha.
   ///
-  /// - Throws: `damaged` where the data ends early; `unsupported` for codings that no icon has.
-  static func decode(_ entry: Entry, _ raw: UnsafeRawBufferPointer) throws(ImagingError) -> Image {
+  /// - Parameter isStrict: whether it is an error where the data ends early; else rows that are missing are
+  ///   transparent, and where the mask's are missing everything shows.
+  /// - Throws: `damaged` where the data ends early, or before the first row; `unsupported` for codings that no icon
+  ///   has.
+  static func decode(
+    _ entry: Entry, _ raw: UnsafeRawBufferPointer, isStrict: Bool = true
+  ) throws(ImagingError) -> Image {
     guard case .bitmap(let range) = entry.kind else {
       throw ImagingError(.internalFault, "this picture of an icon is a PNG and is read as one")
     }
@@ -94,7 +102,8 @@ enum IconDirectory {
     let maskRow = (width + 31) / 32 * 4
     // Sides are 31-bit numbers, so these products stay below 2⁶³.
     let maskAt = pixelsAt + rowBytes * height
-    guard maskAt <= b.count else { throw damaged("its pixels are cut short") }
+    let rows = min(height, max(0, (b.count - pixelsAt) / rowBytes))
+    guard rows == height || !isStrict && rows > 0 else { throw damaged("its pixels are cut short") }
 
     // As a bitmap file of its own, with the height of the colours alone.
     var file = Array("BM".utf8) + [UInt8](repeating: 0, count: 12)
@@ -102,13 +111,15 @@ enum IconDirectory {
     file.replaceLittle(10, with: 14 + pixelsAt)
     file.replaceLittle(14 + 8, with: height)
     var out = try EncodedBytes(file).withUnsafeBytes { (raw) throws(ImagingError) in
-      try BitmapDecoder(header: raw).decode(raw).bytes()
+      try BitmapDecoder(header: raw).decode(raw, isStrict: isStrict).bytes()
     }
     out = Self.withAlpha(out)
+    // Rows go from the bottom to the top.
+    for i in 0..<(height - rows) * width * 4 { out[i] = 0 }
 
     if bits == 32 {
       var isUsed = false
-      for y in 0..<height {
+      for y in height - rows..<height {
         let row = pixelsAt + rowBytes * (height - 1 - y)
         for x in 0..<width {
           let alpha = b[row + 4 * x + 3]
@@ -118,14 +129,15 @@ enum IconDirectory {
       }
       // Alpha that is 0 all over was written by a program that knows none; the mask holds then.
       if isUsed { return try Image(width: width, height: height, bands: 4, bytes: out) }
-      for i in stride(from: 3, to: out.count, by: 4) { out[i] = 255 }
+      for i in stride(from: (height - rows) * width * 4 + 3, to: out.count, by: 4) { out[i] = 255 }
     }
-    guard maskAt + maskRow * height <= b.count else {
+    guard maskAt + maskRow * height <= b.count || !isStrict else {
       guard maskAt < b.count else { return try Image(width: width, height: height, bands: 4, bytes: out) }
       throw damaged("its mask is cut short")
     }
     for y in 0..<height {
       let row = maskAt + maskRow * (height - 1 - y)
+      guard row + maskRow <= b.count else { continue }
       for x in 0..<width where b[row + x / 8] >> (7 - x % 8) & 1 == 1 {
         let i = (y * width + x) * 4
         // Under the mask a colour other than black would invert the screen; nothing is what a picture can show of it.
@@ -147,7 +159,9 @@ enum IconDirectory {
 
   private static func damaged(_ why: String) -> ImagingError {
     ImagingError(
-      .damaged, "this icon cannot be read", detail: why, hint: "get the file anew, or save the picture as PNG")
+      .damaged, "this icon cannot be read", detail: why,
+      hint:
+        "get the file anew, or save the picture as PNG; \"onDamage\": \"warn\" in \"decode\" uses what is left of it")
   }
 }
 

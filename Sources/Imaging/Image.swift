@@ -116,7 +116,14 @@ public final class Image: Sendable {
   /// - Throws: `damaged` where the decoder finds the pixels to be so, `memory`.
   public func materialised() throws(ImagingError) -> Image {
     guard !isMaterialised else { return self }
-    guard let memory = vips_image_copy_memory(ref.pointer) else { throw evaluationError("computing pixels") }
+    guard lazyFrom != nil else {
+      guard let memory = vips_image_copy_memory(ref.pointer) else { throw evaluationError("computing pixels") }
+      return Image(adopting: VipsRef(adopting: memory), lazyFrom: nil, space: space, isGrey: isGrey)
+    }
+    let single = try vips("computing pixels") { cvips_copy(ref.pointer, $0) }
+    single.limitToOneThread()
+    guard let memory = vips_image_copy_memory(single.pointer) else { throw evaluationError("computing pixels") }
+    vips_image_remove(memory, VIPS_META_CONCURRENCY)
     return Image(adopting: VipsRef(adopting: memory), lazyFrom: nil, space: space, isGrey: isGrey)
   }
 

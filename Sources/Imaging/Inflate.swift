@@ -105,11 +105,14 @@ enum Inflate {
   }
 
   /// As a zlib stream; nil where memory is short.
-  static func packed(_ bytes: [UInt8]) -> [UInt8]? {
+  ///
+  /// - Parameter level: from 1, fast, to 9, small; zlib's own choice is 6.
+  static func packed(_ bytes: [UInt8], level: Int = 6) -> [UInt8]? {
     var count = compressBound(uLong(bytes.count))
     var out = [UInt8](repeating: 0, count: Int(count))
-    guard compress(&out, &count, bytes, uLong(bytes.count)) == Z_OK else { return nil }
-    return Array(out.prefix(Int(count)))
+    guard compress2(&out, &count, bytes, uLong(bytes.count), Int32(level)) == Z_OK else { return nil }
+    out.removeLast(out.count - Int(count))
+    return out
   }
 
   /// The CRC-32 of bytes, as PNG and gzip use it.

@@ -160,6 +160,12 @@ final class VipsRef: @unchecked Sendable {
     pointer.pointee.dtype == VIPS_IMAGE_SETBUF || pointer.pointee.dtype == VIPS_IMAGE_SETBUF_FOREIGN
   }
 
+  /// Has the image, which nobody else may have yet, computed by one thread.
+  ///
+  /// libvips 8.14 looks for errors before all of its threads are done, so that with several of them damage in the last
+  /// piece of a picture can go unseen (mended by its pull request 4116).
+  func limitToOneThread() { vips_image_set_int(pointer, VIPS_META_CONCURRENCY, 1) }
+
   func has(_ field: String) -> Bool { cvips_has(pointer, field) != 0 }
 
   func int(_ field: String) -> Int? {

@@ -8,6 +8,8 @@ struct MetadataEdit {
   private(set) var hasAny = false
   /// The blocks that were wanted and there, but could not be carried.
   private(set) var dropped: [String] = []
+  /// The blocks that were there, but make no sense.
+  private(set) var unreadable: [String] = []
   /// What libvips does not write into this format, and is put into the file afterwards.
   private(set) var exifAfterwards: ExifTags?
   private(set) var xmpAfterwards: [UInt8]?
@@ -35,6 +37,7 @@ struct MetadataEdit {
 
     var blocks = Blocks(found, keep, request.set, for: format)
     dropped = blocks.dropped
+    unreadable = keep.kinds.isEmpty ? [] : found.damaged
     blocks.exif.complete(isSRGB: isSRGB)
     if !blocks.iptc.isEmpty {
       if format == .tiff {
@@ -140,7 +143,6 @@ struct MetadataEdit {
     var dropped: [String] = []
 
     init(_ found: Found, _ keep: MetadataKeep, _ values: MetadataValues, for format: PictureFormat) {
-      if !keep.kinds.isEmpty { dropped = found.damaged }
       if let tags = found.exif {
         exif = tags
         exif.filter(keep)

@@ -137,19 +137,26 @@ extension EncodedPicture {
     let format: PictureFormat
     switch content {
     case .icon(let entry):
-      return try body.withUnsafeBytes { (raw) throws(ImagingError) in (try IconDirectory.decode(entry, raw).ref, 1) }
+      return try body.withUnsafeBytes { (raw) throws(ImagingError) in
+        (try IconDirectory.decode(entry, raw, isStrict: level != VIPS_FAIL_ON_NONE).ref, 1)
+      }
     case .svg:
       // A drawing is drawn at the size that is wanted: nothing is blurred by scaling it afterwards.
       let scale =
         target.map { max(Double($0.width) / Double(header.width), Double($0.height) / Double(header.height)) } ?? 1
-      return (try DrawingLoader.svg(body, dpi: options.resolution, scale: scale), 1)
+      let drawing = try DrawingLoader.svg(body, dpi: options.resolution, scale: scale)
+      if drawing.width > DrawingLoader.maxFilteredPixels / max(1, drawing.height) {
+        let text = body.withUnsafeBytes { SVGProlog.ascii($0) }
+        try DrawingLoader.checkFilters(text, width: drawing.width, height: drawing.height)
+      }
+      return (drawing, 1)
     case .pdf:
       let scale =
         target.map { max(Double($0.width) / Double(header.width), Double($0.height) / Double(header.height)) } ?? 1
       return (try DrawingLoader.pdf(body, dpi: options.resolution, scale: scale), 1)
     case .file(.bmp):
       return try body.withUnsafeBytes { (raw) throws(ImagingError) in
-        (try BitmapDecoder(header: raw).decode(raw).ref, 1)
+        (try BitmapDecoder(header: raw).decode(raw, isStrict: level != VIPS_FAIL_ON_NONE).ref, 1)
       }
     case .file(.gif):
       return try body.withUnsafeBytes { (raw) throws(ImagingError) in
@@ -184,6 +191,15 @@ extension EncodedPicture {
       }
     }
     let image = try vips(what, .damaged, about: format.errorWords) { cvips_load(format.loader, source, $0, level) }
+    if format == .tiff, level == VIPS_FAIL_ON_NONE, image.height < header.height {
+      // Mended as far as the rows that are there: black is what is missing, or transparent.
+      let nothing = [Double](repeating: 0, count: image.bands)
+      let filled = try vips("filling up the picture") {
+        cvips_embed_background(
+          image.pointer, $0, 0, 0, Int32(header.width), Int32(header.height), nothing, Int32(image.bands))
+      }
+      return (filled, 1)
+    }
     // Lab packed into 32 bits is no band format that can be resampled.
     guard image.pointer.pointee.Coding == VIPS_CODING_LABQ else { return (image, 1) }
     let unpacked = try vips("unpacking Lab") {

@@ -90,6 +90,7 @@ extension EncodedPicture {
         ? cvips_load_frames(format.loader, source, $0, VIPS_FAIL_ON_ERROR)
         : cvips_load(format.loader, source, $0, VIPS_FAIL_ON_ERROR)
     }
+    image.limitToOneThread()
     var least = 0.0
     guard cvips_min(image.pointer, &least) == 0 else {
       throw Image(adopting: image, lazyFrom: format).evaluationError("reading pixels")

@@ -62,7 +62,9 @@ extension EncodedPicture {
       let image = try DrawingLoader.pdf(body, dpi: options.resolution)
       return (body, .pdf, try drawn(image, .pdf, frames: image.int("n-pages") ?? 1, limits), warnings)
     case .ico:
-      let entry = try body.withUnsafeBytes { (raw) throws(ImagingError) in try IconDirectory.best(raw) }
+      let entry = try body.withUnsafeBytes { (raw) throws(ImagingError) in
+        try IconDirectory.best(raw, isStrict: options.onDamage == .fail)
+      }
       guard case .png(let range) = entry.kind else {
         try check(entry.width, entry.height, format: .ico, limits: limits)
         let header = PictureHeader(
@@ -98,11 +100,26 @@ extension EncodedPicture {
       if let probe = file.probe {
         try limits.checkExpansion(decodedBytes: probe.width * probe.height * 3, fileBytes: bytes.count)
       }
-      let header = try body.withUnsafeBytes { (raw) throws(ImagingError) in
+      func header() throws(ImagingError) -> PictureHeader {
         try self.header(file, limits, options.onDamage) { vips_source_new_from_blob(body.blob) }
       }
-      try expansion(header)
-      return (body, .file(format), header, warnings)
+      let found: PictureHeader
+      do throws(ImagingError) {
+        found = try header()
+      } catch {
+        // Of a WebP that is cut short libwebp reads not even the header.
+        guard error.code == .damaged, format == .webp else { throw error }
+        let finding = body.withUnsafeBytes { Integrity.check($0, format) }
+        guard let finding, finding.costsPixels else { throw error }
+        guard options.onDamage != .fail else { throw damage(format, "it \(finding.message)") }
+        let room = (file.probe?.width ?? 0) * (file.probe?.height ?? 0) * 4
+        guard let mended = body.withUnsafeBytes({ WebPRescue.whole(from: $0, limit: room) }) else { throw error }
+        body = mended
+        found = try header()
+        if options.onDamage == .warn { warnings.append(partly("it \(finding.message)")) }
+      }
+      try expansion(found)
+      return (body, .file(format), found, warnings)
     }
   }
 

@@ -42,7 +42,10 @@ enum SVGPictures {
           ? try EncodedBytes(content).withUnsafeBytes { (raw) throws(ImagingError) in
             try Inflate.gunzip(raw, limit: DrawingLoader.maxUnpackedBytes)
           } : content
-        try check(SVGProlog.ascii(inner), limits, depth: depth + 1, &pixels)
+        let text = SVGProlog.ascii(inner)
+        try check(text, limits, depth: depth + 1, &pixels)
+        // It is drawn at its own size, however small it is shown.
+        if let own = probe.probe { try DrawingLoader.checkFilters(text, width: own.width, height: own.height) }
       }
       guard let found = probe.probe else { continue }
       let (area, overflow) = found.width.multipliedReportingOverflow(by: found.height)
@@ -62,6 +65,21 @@ enum SVGPictures {
           hint: "raise limits.maxPixels if that is meant")
       }
     }
+  }
+
+  /// Whether a filter stands in the text: an element of that name, an attribute, or a property of a style. A comment or
+  /// a text that looks like one counts; names put together from pieces or escapes do not.
+  static func hasFilter(_ text: [UInt8]) -> Bool {
+    let mark = Array("filter".utf8)
+    func isSpace(_ byte: UInt8) -> Bool { byte == 0x20 || (0x09...0x0D).contains(byte) }
+    for at in 0..<max(0, text.count - mark.count + 1) where text[at] | 0x20 == mark[0] {
+      // Properties of styles are the same in capitals.
+      guard (0..<mark.count).allSatisfy({ text[at + $0] | 0x20 == mark[$0] }) else { continue }
+      if at > 0, text[at - 1] == UInt8(ascii: "<") || text[at - 1] == UInt8(ascii: ":") { return true }
+      let next = text[(at + mark.count)...].first { !isSpace($0) }
+      if next == UInt8(ascii: "=") || next == UInt8(ascii: ":") { return true }
+    }
+    return false
   }
 
   private static func find(_ mark: [UInt8], in text: [UInt8], from start: Int) -> Int? {

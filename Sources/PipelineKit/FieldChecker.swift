@@ -104,26 +104,32 @@ public struct FieldChecker: Sendable {
     }
   }
 
-  private func currentText(_ name: String, in node: JSONNode, known: [String: any FieldDeclaration]) -> String? {
+  /// A field's value or default as conditions compare it, and as JSON has it; nil for lists, objects and nothing.
+  private func current(
+    _ name: String, in node: JSONNode, known: [String: any FieldDeclaration]
+  ) -> (text: String, json: String)? {
+    func plain(_ text: String) -> (String, String) { (text, text) }
     if let value = node[name] {
       switch value.value {
-      case .string(let text): return text
-      case .bool(let bool): return bool ? "true" : "false"
+      case .string(let text): return (text, JSONText.string(text).rendered())
+      case .bool(let bool): return plain(bool ? "true" : "false")
+      case .number(let number): return plain(number.text)
       default: return nil
       }
     }
-    switch known[name]?.defaultText {
-    case .string(let text): return text
-    case .bool(let bool): return bool ? "true" : "false"
-    default: return nil
+    guard let value = known[name]?.defaultText else { return nil }
+    switch value {
+    case .string(let text): return (text, value.rendered())
+    case .bool, .integer, .number: return plain(value.rendered())
+    case .null, .array, .object: return nil
     }
   }
 
   private func holds(
     _ condition: FieldCondition, in node: JSONNode, known: [String: any FieldDeclaration]
   ) -> Bool {
-    guard let value = currentText(condition.field, in: node, known: known) else { return false }
-    return condition.values.contains(value)
+    guard let value = current(condition.field, in: node, known: known) else { return false }
+    return condition.values.contains(value.text)
   }
 
   private mutating func checkCondition(
@@ -131,17 +137,19 @@ public struct FieldChecker: Sendable {
     known: [String: any FieldDeclaration]
   ) {
     // An invalid governing value has been reported itself; a second finding would only repeat it.
-    guard let current = currentText(condition.field, in: node, known: known),
-      !condition.values.contains(current), !current.contains("${")
+    guard let current = current(condition.field, in: node, known: known),
+      !condition.values.contains(current.text), !current.text.contains("${")
     else { return }
-    if case .choice(let choices) = known[condition.field]?.type, !choices.contains(where: { $0.name == current }) {
-      return
+    if let value = node[condition.field], let governing = known[condition.field] {
+      var trial = FieldChecker(file: file, columns: columns, skipping: skipping, fromEnvironment: fromEnvironment)
+      trial.check(value, against: governing.type, name: governing.name)
+      guard trial.diagnostics.isEmpty else { return }
     }
     let values = condition.values.joined(separator: ", ")
-    let written = ["true", "false"].contains(current) ? current : "\"\(current)\""
     report(
-      "not-applicable", "\"\(field.name)\" has no meaning with \"\(condition.field)\": \(written)",
-      at: member.keyRange, path: member.value.path, expected: "\(condition.field) one of: \(values)", found: current,
+      "not-applicable", "\"\(field.name)\" has no meaning with \"\(condition.field)\": \(current.json)",
+      at: member.keyRange, path: member.value.path, expected: "\(condition.field) one of: \(values)",
+      found: current.text,
       hint: "it goes with \(condition.field) \(values)")
   }
 

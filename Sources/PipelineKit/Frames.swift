@@ -24,6 +24,11 @@ public struct ItemFrames: Sendable {
     self.delays = delays
     self.loop = loop
   }
+
+  /// The frames as they were decoded.
+  init(_ animation: Animation) {
+    self.init(frames: animation.frames.map { Frame(image: $0) }, delays: animation.delays, loop: animation.loop)
+  }
 }
 
 /// How a stage takes an animation.
@@ -86,8 +91,7 @@ extension Item {
     case .encoded(let source) where source.isAnimation:
       let animation = try StageError.imaging { () throws(ImagingError) in try source.animation() }
       context.report(warningsOf: source)
-      return ItemFrames(
-        frames: animation.frames.map { .init(image: $0) }, delays: animation.delays, loop: animation.loop)
+      return ItemFrames(animation)
     default:
       let image = try image(in: context)
       return ItemFrames(frames: [.init(image: image, matte: matte, original: original)], delays: [0], loop: 0)

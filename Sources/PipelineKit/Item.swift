@@ -131,10 +131,26 @@ public struct Item: Sendable {
     return copy
   }
 
-  /// Moves pixels: applies the same change to the picture, its matte and its original.
+  /// Moves pixels: applies the same change to the picture, its matte and its original, of an animation to those of
+  /// every frame.
   public func transformed(
     _ change: (Image) throws(ImagingError) -> Image
   ) throws(ImagingError) -> Item {
+    var animation: ItemFrames?
+    switch picture {
+    case .animation(let frames): animation = frames
+    case .encoded(let source) where source.isAnimation: animation = ItemFrames(try source.animation())
+    case .none, .encoded, .image: break
+    }
+    if var animation {
+      for index in animation.frames.indices {
+        let frame = animation.frames[index]
+        animation.frames[index].image = try change(frame.image)
+        if let matte = frame.matte { animation.frames[index].matte = try change(matte) }
+        if let original = frame.original { animation.frames[index].original = try change(original) }
+      }
+      return with(animation: animation)
+    }
     var copy = self
     copy.picture = .image(try change(try image()))
     if let matte { copy.matte = try change(matte) }

@@ -27,6 +27,10 @@ public struct Decode: Stage {
         + "8-bit sRGB, unless a later stage asks for more colours or bits: then as wide and as deep as it asks.",
       "A picture whose data end early is damaged, however much of it a viewer would show. Wrong data in the middle of a "
         + "JPEG, after which the decoder finds its way again, are a warning.",
+      "With `onDamage` `warn` or `accept` what is missing is black or transparent in PNG, GIF, BMP, ICO and TIFF, and "
+        + "made up by the decoder in JPEG and WebP; an interlaced PNG shows there the coarser pixels that came before. Of "
+        + "a TIFF whole strips or tiles are read. Of AVIF, HEIC, JPEG XL and JPEG 2000 the decoders give all or nothing, so a "
+        + "damaged one fails all the same.",
       "Size limits are checked from the header, before any pixel is decoded. A resize straight after decode shrinks "
         + "the picture while it loads, so damage to the pixels may be found in that stage; its message says that the input "
         + "is damaged.",
@@ -134,7 +138,7 @@ extension DamagePolicy: FieldChoice {
   public var help: String {
     switch self {
     case .fail: "the item fails with damaged"
-    case .warn: "what can be read is used, the rest is grey or black, with the warning `damaged`"
+    case .warn: "what can be read is used, with the warning `damaged`"
     case .accept: "what can be read is used"
     }
   }

@@ -276,7 +276,9 @@ public struct Encode: Stage {
         refuse("out-of-range", minQuality, "\"minQuality\" is \(least), more than the \(most) that are the most tried")
       }
     }
-    for field in [similarity, maxQuality] as [any FieldDeclaration] where settings.isSet(field) && !isAuto {
+    // Another quality is found by the fields' own condition.
+    for field in [similarity, maxQuality] as [any FieldDeclaration]
+    where settings.isSet(field) && !settings.isSet(quality) {
       refuse(
         "not-applicable", field, "\"\(field.name)\" has a meaning only with \"quality\": \"auto\"")
     }
@@ -438,6 +440,9 @@ public struct Encode: Stage {
         }
       }
       let encoding = try encode(picture, deepened(options, first), request, context)
+      for name in encoding.unreadableMetadata {
+        context.warn("metadata-dropped", "the \(name) of the input makes no sense and was left out")
+      }
       for name in encoding.droppedMetadata {
         context.warn(
           "metadata-dropped",

