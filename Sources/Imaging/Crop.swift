@@ -137,7 +137,7 @@ extension Image {
   ///
   /// - Throws: `geometry` where it does not lie within the picture.
   public func cropped(to rectangle: Rectangle) throws(ImagingError) -> Image {
-    guard (rectangle.width, rectangle.height) != (width, height) else { return self }
+    guard rectangle != Rectangle(x: 0, y: 0, width: width, height: height) else { return self }
     return try cropped(x: rectangle.x, y: rectangle.y, width: rectangle.width, height: rectangle.height)
   }
 }

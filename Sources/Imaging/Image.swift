@@ -53,13 +53,7 @@ public final class Image: Sendable {
       throw ImagingError(
         .geometry, "\(bytes.count) bytes do not make a picture of \(width)×\(height) pixels with \(bands) bands")
     }
-    let memory = try vips("copying pixels", .memory) { out in
-      out.pointee = bytes.withUnsafeBytes {
-        vips_image_new_from_memory_copy(
-          $0.baseAddress, $0.count, Int32(width), Int32(height), Int32(bands), VIPS_FORMAT_UCHAR)
-      }
-      return out.pointee == nil ? -1 : 0
-    }
+    let memory = try VipsRef(copying: bytes, width, height, bands, VIPS_FORMAT_UCHAR)
     self.init(
       adopting: try memory.named(bands >= 3 ? VIPS_INTERPRETATION_sRGB : VIPS_INTERPRETATION_B_W), lazyFrom: nil)
   }
@@ -75,13 +69,7 @@ public final class Image: Sendable {
       throw ImagingError(
         .geometry, "\(samples.count) samples do not make a picture of \(width)×\(height) pixels with \(bands) bands")
     }
-    let memory = try vips("copying pixels", .memory) { out in
-      out.pointee = samples.withUnsafeBytes {
-        vips_image_new_from_memory_copy(
-          $0.baseAddress, $0.count, Int32(width), Int32(height), Int32(bands), VIPS_FORMAT_USHORT)
-      }
-      return out.pointee == nil ? -1 : 0
-    }
+    let memory = try VipsRef(copying: samples, width, height, bands, VIPS_FORMAT_USHORT)
     self.init(adopting: try memory.named(VIPS_INTERPRETATION_RGB16), lazyFrom: nil)
   }
 
@@ -206,7 +194,7 @@ public final class Image: Sendable {
     var image = self
     switch plan.framing {
     case .none, .pad: break
-    case .crop(let crop): image = try cropped(x: crop.x, y: crop.y, width: crop.width, height: crop.height)
+    case .crop(let crop): image = try cropped(to: crop)
     case .smartCrop(let width, let height, let position):
       // The search reads the whole picture before the crop is read again.
       let still = try materialised()
@@ -425,12 +413,7 @@ public final class Image: Sendable {
         }
       }
     }
-    let memory = try vips("compositing", .memory) { out in
-      out.pointee = result.withUnsafeBytes {
-        vips_image_new_from_memory_copy($0.baseAddress, $0.count, Int32(width), Int32(height), 4, ref.format)
-      }
-      return out.pointee == nil ? -1 : 0
-    }
+    let memory = try VipsRef(copying: result, width, height, 4, ref.format)
     let named = try memory.named(isDeep ? VIPS_INTERPRETATION_RGB16 : VIPS_INTERPRETATION_sRGB)
     return try derived(named, background).withMetadata(of: self)
   }
@@ -462,6 +445,19 @@ public final class Image: Sendable {
 }
 
 extension VipsRef {
+  /// Copies interleaved samples, rows from the top without padding; the caller has checked their number.
+  fileprivate convenience init<Sample>(
+    copying samples: [Sample], _ width: Int, _ height: Int, _ bands: Int, _ format: VipsBandFormat
+  ) throws(ImagingError) {
+    let copy = samples.withUnsafeBytes {
+      vips_image_new_from_memory_copy($0.baseAddress, $0.count, Int32(width), Int32(height), Int32(bands), format)
+    }
+    guard let copy else {
+      throw ImagingError(.memory, "copying pixels failed", detail: Libvips.drainErrors())
+    }
+    self.init(adopting: copy)
+  }
+
   func named(_ interpretation: VipsInterpretation) throws(ImagingError) -> VipsRef {
     try vips("naming bands") { cvips_copy_as(pointer, $0, interpretation) }
   }

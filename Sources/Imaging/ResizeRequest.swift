@@ -171,15 +171,7 @@ extension Position {
 /// A resize worked out for one picture: scale, then crop or pad. All sides are those of the upright picture, in pixels.
 public struct ResizePlan: Sendable, Hashable {
   /// A rectangle within the scaled picture.
-  public struct Crop: Sendable, Hashable {
-    public var x: Int
-    public var y: Int
-    public var width: Int
-    public var height: Int
-    public init(x: Int, y: Int, width: Int, height: Int) {
-      (self.x, self.y, self.width, self.height) = (x, y, width, height)
-    }
-  }
+  public typealias Crop = Rectangle
   /// A canvas around the scaled picture, which stands at `x`, `y` on it.
   public struct Pad: Sendable, Hashable {
     public var x: Int

@@ -189,8 +189,7 @@ public struct Resize: Stage {
     var scaling = plan
     scaling.framing = .none
     scaling.sharpen = nil
-    let part = try image.resized(scaling).interestingPart(width: width, height: height, by: position)
-    return .init(x: part.x, y: part.y, width: width, height: height)
+    return try image.resized(scaling).interestingPart(width: width, height: height, by: position)
   }
 }
 

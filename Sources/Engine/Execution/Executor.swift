@@ -96,8 +96,8 @@ final class Executor: Sendable {
   }
 
   let stages: [ExecutableStage]
-  let keepsPixels: [Bool]
-  let keepsMatte: [Bool]
+  private let keepsPixels: [Bool]
+  private let keepsMatte: [Bool]
   let configuration: Configuration
   private let items: @Sendable (Int) -> PlannedItem
   private let itemCount: Int
@@ -361,11 +361,7 @@ final class Executor: Sendable {
       progress.timings.append((stage.label, duration / .milliseconds(1)))
       switch result {
       case .success(.next(let item)):
-        if !keepsPixels[progress.stage] {
-          progress.item = item.releasingPixels()
-        } else {
-          progress.item = keepsMatte[progress.stage] ? item : item.releasingMatte()
-        }
+        progress.item = released(item, after: progress.stage)
         progress.stage += 1
         let snapshot = progress
         guard claim.commit({ run.progress.withLock { $0 = snapshot } }) else { return }
@@ -444,6 +440,12 @@ final class Executor: Sendable {
       (width, height) = result
     }
     return peak + source.bytes.count
+  }
+
+  /// The item without what no stage after this one asks for.
+  func released(_ item: Item, after stage: Int) -> Item {
+    guard keepsPixels[stage] else { return item.releasingPixels() }
+    return keepsMatte[stage] ? item : item.releasingMatte()
   }
 
   private func conclude(_ run: ItemRun, _ outcome: Outcome) {

@@ -172,11 +172,7 @@ extension Executor {
       timings.append((stage.label, (ContinuousClock.now - start) / .milliseconds(1)))
       switch result {
       case .success(.next(let next)):
-        if !keepsPixels[index] {
-          item = next.releasingPixels()
-        } else {
-          item = keepsMatte[index] ? next : next.releasingMatte()
-        }
+        item = released(next, after: index)
         // Should a later stage crash, this much is known.
         if index + 1 < stages.count { link.tell(message("progress")) }
       case .success(.dropped(let reason)): return ended(.dropped, reason)
