@@ -52,7 +52,8 @@ extension Field where Value == AspectRatio? {
 extension Field where Value == Position {
   /// A side, a corner or the centre; with `byContent` also the choices that look at the picture.
   static func gravity(
-    default value: Position = .centre, byContent: Bool = false, when condition: FieldCondition? = nil, help: String
+    _ name: String = "gravity", default value: Position = .centre, byContent: Bool = false,
+    when condition: FieldCondition? = nil, help: String
   ) -> Self {
     let known = Position.allCases.filter { byContent || ($0 != .attention && $0 != .entropy) }
     let choices = known.map { position in
@@ -63,7 +64,7 @@ extension Field where Value == Position {
       }
     }
     return .init(
-      "gravity", type: .choice(choices), absent: value, defaultText: .string(value.rawValue), when: condition,
+      name, type: .choice(choices), absent: value, defaultText: .string(value.rawValue), when: condition,
       help: help
     ) { node, _ in node.stringValue.flatMap { Position(rawValue: $0) }.flatMap { known.contains($0) ? $0 : nil } }
   }
