@@ -95,6 +95,15 @@ private enum Blending {
       let colour = Colour(Float(samples[i]), Float(samples[i + 1]), Float(samples[i + 2]), 0) * scale
       return (colour, bands == 4 ? Float(samples[i + 3]) * scale : 1)
     }
+
+    @inline(__always)
+    func copy(_ index: Int, to out: UnsafeMutableBufferPointer<Sample>, _ outBands: Int) {
+      let (i, o) = (index * bands, index * outBands)
+      out[o] = samples[i]
+      out[o + 1] = samples[i + 1]
+      out[o + 2] = samples[i + 2]
+      if outBands == 4 { out[o + 3] = bands == 4 ? samples[i + 3] : Sample.max }
+    }
   }
 
   private static func mix<Sample>(
@@ -120,15 +129,15 @@ private enum Blending {
     case .multiply: blend(above, below, into: out, bands) { s, b in s * b }
     case .screen: blend(above, below, into: out, bands) { s, b in screen(s, b) }
     case .overlay: blend(above, below, into: out, bands) { s, b in hardLight(b, s) }
-    case .darken: blend(above, below, into: out, bands) { s, b in pointwiseMin(s, b) }
-    case .lighten: blend(above, below, into: out, bands) { s, b in pointwiseMax(s, b) }
+    case .darken: blend(above, below, into: out, bands) { s, b in least(s, b) }
+    case .lighten: blend(above, below, into: out, bands) { s, b in most(s, b) }
     case .colourDodge:
       blend(above, below, into: out, bands) { s, b in
-        pointwiseMin(b / (1 - s), Colour(repeating: 1)).replacing(with: 0, where: b .== 0)
+        least(b / (1 - s), Colour(repeating: 1)).replacing(with: 0, where: b .== 0)
       }
     case .colourBurn:
       blend(above, below, into: out, bands) { s, b in
-        (1 - pointwiseMin((1 - b) / s, Colour(repeating: 1))).replacing(with: 1, where: b .== 1)
+        (1 - least((1 - b) / s, Colour(repeating: 1))).replacing(with: 1, where: b .== 1)
       }
     case .hardLight: blend(above, below, into: out, bands) { s, b in hardLight(s, b) }
     case .softLight:
@@ -137,10 +146,17 @@ private enum Blending {
         let dark = b - (1 - 2 * s) * b * (1 - b)
         return dark.replacing(with: b + (2 * s - 1) * (curve - b), where: s .> 0.5)
       }
-    case .difference: blend(above, below, into: out, bands) { s, b in pointwiseMax(s - b, b - s) }
+    case .difference: blend(above, below, into: out, bands) { s, b in most(s - b, b - s) }
     case .exclusion: blend(above, below, into: out, bands) { s, b in s + b - 2 * s * b }
     }
   }
+
+  // The standard library's own are calls, not instructions.
+  @inline(__always)
+  private static func least(_ a: Colour, _ b: Colour) -> Colour { a.replacing(with: b, where: b .< a) }
+
+  @inline(__always)
+  private static func most(_ a: Colour, _ b: Colour) -> Colour { a.replacing(with: b, where: b .> a) }
 
   @inline(__always)
   private static func screen(_ s: Colour, _ b: Colour) -> Colour { s + b - s * b }
@@ -157,7 +173,13 @@ private enum Blending {
     _ mixture: (_ source: Colour, _ backdrop: Colour) -> Colour
   ) {
     for index in 0..<out.count / bands {
-      let (upper, lower) = (above.pixel(index), below.pixel(index))
+      let upper = above.pixel(index)
+      // Most of a cut-out is transparent.
+      guard upper.alpha > 0 else {
+        below.copy(index, to: out, bands)
+        continue
+      }
+      let lower = below.pixel(index)
       let alpha = upper.alpha + lower.alpha * (1 - upper.alpha)
       let colour =
         upper.alpha * (1 - lower.alpha) * upper.colour + lower.alpha * (1 - upper.alpha) * lower.colour
@@ -187,12 +209,11 @@ private enum Blending {
     _ colour: Colour, _ alpha: Float, _ out: UnsafeMutableBufferPointer<Sample>, _ i: Int, _ bands: Int
   ) {
     guard alpha > 0 else { return }
-    let most = Float(Sample.max)
-    let straight = (colour / alpha).clamped(lowerBound: Colour(repeating: 0), upperBound: Colour(repeating: 1))
-    let value = straight * most + 0.5
-    out[i] = Sample(value[0])
-    out[i + 1] = Sample(value[1])
-    out[i + 2] = Sample(value[2])
-    if bands == 4 { out[i + 3] = Sample(alpha * most + 0.5) }
+    let white = Float(Sample.max)
+    let value = least(colour * (white / alpha), Colour(repeating: white)) + 0.5
+    out[i] = Sample(truncatingIfNeeded: Int32(value[0]))
+    out[i + 1] = Sample(truncatingIfNeeded: Int32(value[1]))
+    out[i + 2] = Sample(truncatingIfNeeded: Int32(value[2]))
+    if bands == 4 { out[i + 3] = Sample(truncatingIfNeeded: Int32(alpha * white + 0.5)) }
   }
 }
