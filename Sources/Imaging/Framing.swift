@@ -163,19 +163,22 @@ public struct FramePlan: Sendable, Hashable {
       let first = max(0, start - Int((Double(target) / scale).rounded(.up)) - reach)
       let after = canvas - target - targetLength
       let last = min(side, start + length + Int((Double(after) / scale).rounded(.up)) + reach)
-      // A few empty pixels more, so that the part's ends fall on whole pixels of the canvas and the subject where it
-      // should, to a few hundredths of a pixel.
-      func wholeLength(from least: Int) -> Int {
+      // A few empty pixels more, so that the part's ends fall near whole pixels of the canvas and the subject where it
+      // should: in half of all cases to a fortieth of a pixel, in 99 of 100 to a third. libvips first averages whole
+      // groups of pixels, and stretches what does not divide into them.
+      let group = max(1, Int(1 / (2 * scale)))
+      func wholeLength(from least: Int, behind before: Int = 0, step: Int = 1) -> Int {
         var best = (length: least, error: Double.infinity)
-        for candidate in least..<least + 16 {
+        let first = (before + least + step - 1) / step * step - before
+        for candidate in stride(from: first, to: first + 16 * step, by: step) {
           let scaled = Double(candidate) * scale
           let error = abs(scaled - scaled.rounded())
           if error < best.error - 0.01 { best = (candidate, error) }
         }
         return best.length
       }
-      let before = first == start ? 0 : wholeLength(from: start - first)
-      let rest = last == start + length ? length : wholeLength(from: last - start)
+      let before = wholeLength(from: start - first)
+      let rest = wholeLength(from: last - start, behind: before, step: group)
       let scaledBefore = Int((Double(before) * scale).rounded())
       self.start = start - before
       self.length = before + rest

@@ -26,7 +26,7 @@ extension Image {
   ///
   /// Pixels that hang together make a part; one that is smaller than `speck` times the largest does not count. In
   /// pictures with a side of more than 1,024 pixels, parts that are less than a 1,024th of the longer side apart hang
-  /// together.
+  /// together, unless they are so sparse there that they are noise.
   /// - Parameters:
   ///   - threshold: the alpha, 0…254, up to which a pixel does not count.
   ///   - speck: a share of the largest part's area, 0…1.
@@ -75,9 +75,10 @@ private struct SubjectCells {
           let start = y * width + column * side
           let length = min(side, width - column * side)
           var (area, mass): (Int32, Int32) = (0, 0)
-          for value in alpha[start..<start + length] where value > threshold {
-            area += 1
-            mass += Int32(value)
+          for i in start..<start + length {
+            let counts: Int32 = alpha[i] > threshold ? 1 : 0
+            area &+= counts
+            mass &+= counts &* Int32(alpha[i])
           }
           guard area > 0 else { continue }
           var (left, right) = (0, length - 1)
@@ -97,16 +98,24 @@ private struct SubjectCells {
 
   /// What is left when the specks are taken away.
   mutating func subject(speck: Double) -> Subject? {
-    joinNeighbours()
+    // A line that crosses half a cell. Fewer pixels are noise, by which cells would hang together that do not; next to a
+    // part they may be its rim.
+    var solid = Int32(max(1, side / 2))
+    if !cells.contains(where: { $0.area >= solid }) { solid = 1 }
+    joinNeighbours(solid)
     var areas = [Int: Int]()
-    for at in cells.indices where cells[at].area > 0 { areas[root(at), default: 0] += Int(cells[at].area) }
+    for at in cells.indices where cells[at].area >= solid { areas[root(at), default: 0] += Int(cells[at].area) }
     guard let largest = areas.values.max() else { return nil }
     let least = speck * Double(largest)
+    var kept = [Bool](repeating: false, count: cells.count)
+    for at in cells.indices where cells[at].area >= solid {
+      if let area = areas[root(at)], Double(area) >= least { kept[at] = true }
+    }
     var (left, top, right, bottom) = (Int.max, Int.max, 0, 0)
     var (mass, acrossMass, downMass) = (0.0, 0.0, 0.0)
     for at in cells.indices where cells[at].area > 0 {
-      guard let area = areas[root(at)], Double(area) >= least else { continue }
       let cell = cells[at]
+      guard cell.area >= solid ? kept[at] : touches(at, kept) else { continue }
       let (x, y) = (at % columns * side, at / columns * side)
       (left, top) = (min(left, x + Int(cell.left)), min(top, y + Int(cell.top)))
       (right, bottom) = (max(right, x + Int(cell.right)), max(bottom, y + Int(cell.bottom)))
@@ -121,21 +130,30 @@ private struct SubjectCells {
       centreX: acrossMass / mass, centreY: downMass / mass)
   }
 
-  /// Joins each cell with those before it that touch it, by sides or corners.
-  private mutating func joinNeighbours() {
-    for at in cells.indices where cells[at].area > 0 {
+  /// Whether one of the cells around is among those that are kept.
+  private func touches(_ at: Int, _ kept: [Bool]) -> Bool {
+    let (x, y) = (at % columns, at / columns)
+    for row in max(0, y - 1)...min(rows - 1, y + 1) {
+      for column in max(0, x - 1)...min(columns - 1, x + 1) where kept[row * columns + column] { return true }
+    }
+    return false
+  }
+
+  /// Joins each cell that holds enough with those before it that touch it, by sides or corners.
+  private mutating func joinNeighbours(_ solid: Int32) {
+    for at in cells.indices where cells[at].area >= solid {
       cells[at].parent = Int32(at)
       let (x, y) = (at % columns, at / columns)
-      if x > 0 { join(at, at - 1) }
+      if x > 0 { join(at, at - 1, solid) }
       guard y > 0 else { continue }
-      join(at, at - columns)
-      if x > 0 { join(at, at - columns - 1) }
-      if x < columns - 1 { join(at, at - columns + 1) }
+      join(at, at - columns, solid)
+      if x > 0 { join(at, at - columns - 1, solid) }
+      if x < columns - 1 { join(at, at - columns + 1, solid) }
     }
   }
 
-  private mutating func join(_ a: Int, _ b: Int) {
-    guard cells[b].area > 0 else { return }
+  private mutating func join(_ a: Int, _ b: Int, _ solid: Int32) {
+    guard cells[b].area >= solid else { return }
     let (a, b) = (root(a), root(b))
     guard a != b else { return }
     cells[max(a, b)].parent = Int32(min(a, b))

@@ -4,9 +4,10 @@ import PipelineKit
 
 /// Stands a cut-out subject on a canvas.
 public struct Frame: Stage {
-  static let canvasWidth = Field<Int>.integer("width", in: 1...65_500, default: nil, unit: "pixels", help: "its width")
+  static let canvasWidth = Field<Int>.integer(
+    "width", in: 1...65_500, default: nil, unit: "pixels", help: "width of the canvas")
   static let canvasHeight = Field<Int>.integer(
-    "height", in: 1...65_500, default: nil, unit: "pixels", help: "its height")
+    "height", in: 1...65_500, default: nil, unit: "pixels", help: "height of the canvas")
   static let canvas = Field<FrameCanvas>(
     "canvas",
     type: .oneOf([.integer(1...65_500), .text(.ratio), .object(ObjectShape([canvasWidth, canvasHeight]))]),
@@ -76,7 +77,7 @@ public struct Frame: Stage {
       + "1000 pixels")
   static let dropOpacity = Field<Double>.number("opacity", in: 0.01...1, default: 0.3, help: "how much it covers")
   static let contactBlur = Field<Length>.length(
-    "blur", pixels: 1...1000, default: "1.5%",
+    "blur", pixels: 1...1000, default: "2%",
     help: "how far it spreads, in pixels or percent of the subject's longer side")
   static let contactOpacity = Field<Double>.number(
     "opacity", in: 0.01...1, default: 0.6, help: "how much it covers where it is darkest")
