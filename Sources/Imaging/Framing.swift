@@ -39,8 +39,8 @@ public struct FrameRequest: Sendable, Hashable {
 
   /// Works out the frame of a subject in a picture of `w` × `h` pixels.
   ///
-  /// The limiting axis gets its share to the nearest pixel, the other follows the subject's ratio, rounded half up and at
-  /// least 1. Sides of a canvas that follows the subject are rounded up.
+  /// The limiting axis gets its share to the nearest pixel, the other follows the subject's ratio, rounded half up and
+  /// at least 1. Sides of a canvas that follows the subject are rounded up.
   /// - Throws: `geometry` where the margins leave nothing of the canvas, or the canvas is too large.
   public func plan(for subject: Subject, in w: Int, _ h: Int) throws(ImagingError) -> FramePlan {
     let box = subject.box
@@ -156,8 +156,8 @@ public struct FramePlan: Sendable, Hashable {
         self.targetLength = self.length
         return
       }
-      // Everything that shows is taken, not just the box: hair and soft edges reach beyond it. And what the filter, which
-      // reaches 3 pixels far, weighs in at the canvas's edge.
+      // Everything that shows is taken, not just the box: hair and soft edges reach beyond it. And what the filter,
+      // which reaches 3 pixels far, weighs in at the canvas's edge.
       let scale = Double(targetLength) / Double(length)
       let reach = Int((3 / min(scale, 1)).rounded(.up)) + 1
       let first = max(0, start - Int((Double(target) / scale).rounded(.up)) - reach)

@@ -69,11 +69,11 @@ extension Image {
 
 /// Where a subject touches the ground, column by column, and the shadow that makes.
 ///
-/// What keeps light from the ground is what is near it: a column shades the ground below its lowest pixel, the more the
-/// nearer that pixel is. Seen a little from above, feet that are farther away stand higher in the picture, so the ground
-/// is no level line: it rises from each foot by a small slope, and is where that is lowest. The shadow is the sum of two:
-/// a narrow dark one where things touch, and a wide faint one. Both are Gaussians across and down, flatter down, as a
-/// round spot is that is seen from the side.
+/// What keeps light from the ground is what is near it: a column shades the ground below its lowest pixel, the more
+/// the nearer that pixel is. Seen a little from above, feet that are farther away stand higher in the picture, so the
+/// ground is no level line: it rises from each foot by a small slope, and is where that is lowest. The shadow is the
+/// sum of two: a narrow dark one where things touch, and a wide faint one. Both are Gaussians across and down, flatter
+/// down, as a round spot is that is seen from the side.
 private struct Ground {
   /// How the ground rises away from a foot.
   private static let slope = 0.15

@@ -98,8 +98,8 @@ private struct SubjectCells {
 
   /// What is left when the specks are taken away.
   mutating func subject(speck: Double) -> Subject? {
-    // A line that crosses half a cell. Fewer pixels are noise, by which cells would hang together that do not; next to a
-    // part they may be its rim.
+    // A line that crosses half a cell. Fewer pixels are noise, by which cells would hang together that do not; next to
+    // a part they may be its rim.
     var solid = Int32(max(1, side / 2))
     if !cells.contains(where: { $0.area >= solid }) { solid = 1 }
     joinNeighbours(solid)

@@ -171,20 +171,20 @@ import Testing
       let plan = try request.plan(for: subject, in: w, h)
       let edge = margin.pixels(of: min(plan.width, plan.height))
       let box = plan.subject
-      let note: Comment = "\(request) \(subject) \(plan)"
-      #expect(box.x >= edge && box.x + box.width + edge <= plan.width, note)
-      #expect(box.y >= edge && box.y + box.height + edge <= plan.height, note)
+      func note() -> Comment { "\(request) \(subject) \(plan)" }
+      #expect(box.x >= edge && box.x + box.width + edge <= plan.width, note())
+      #expect(box.y >= edge && box.y + box.height + edge <= plan.height, note())
       let across = Double(box.width) - request.fill * Double(plan.width)
       let down = Double(box.height) - request.fill * Double(plan.height)
-      #expect(max(across, down) <= 0.5 || min(box.width, box.height) == 1, note)
+      #expect(max(across, down) <= 0.5 || min(box.width, box.height) == 1, note())
       if isRatio {
-        #expect((box.width, box.height) == (boxWidth, boxHeight), note)
+        #expect((box.width, box.height) == (boxWidth, boxHeight), note())
       } else if !plan.isTooSmall {
         let room = (plan.width - 2 * edge, plan.height - 2 * edge)
         let isMet = abs(across) <= 0.5 || abs(down) <= 0.5 || box.width == room.0 || box.height == room.1
-        #expect(isMet || box.width == 1 || box.height == 1, note)
+        #expect(isMet || box.width == 1 || box.height == 1, note())
       } else {
-        #expect((box.width, box.height) == (boxWidth, boxHeight), note)
+        #expect((box.width, box.height) == (boxWidth, boxHeight), note())
       }
     }
   }
@@ -348,8 +348,8 @@ import Testing
 
   @Test("each foot has its shadow where it stands, and what hangs in the air has none")
   func feet() throws {
-    // A body, a foot at the left that reaches row 160, one at the right that reaches row 150; between them nothing below
-    // row 100.
+    // A body, a foot at the left that reaches row 160, one at the right that reaches row 150; between them nothing
+    // below row 100.
     let image = try Made.image(400, 200, bands: 4) { x, y in
       let isBody = (50..<350).contains(x) && (20..<100).contains(y)
       let isFoot =
