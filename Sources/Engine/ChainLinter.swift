@@ -89,7 +89,9 @@ enum ChainLinter {
     let isLater = all.contains { $0.index > stage.index && !$0.plan.produces.isDisjoint(with: missing) }
     var hint = maker.map { "put a \"\($0)\" stage before it" }
     if isLater, let maker { hint = "\"\(maker)\" comes after it: put it before" }
-    if missing.contains(.alpha) || missing.contains(.matte), stage.descriptor.spec.name == "composite" {
+    if missing.contains(.alpha) || missing.contains(.matte),
+      stage.descriptor.spec.fields.contains(where: { $0.name == "existingAlpha" })
+    {
       hint =
         (hint.map { $0 + ", or set" } ?? "set")
         + " \"existingAlpha\": true for pictures that bring their own transparency"

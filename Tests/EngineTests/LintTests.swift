@@ -339,6 +339,17 @@ import Testing
     #expect(found.first?.hint?.contains("existingAlpha") == true)
   }
 
+  @Test func frameWithoutMaskOrAlpha() {
+    let found = expectFindings(
+      chain(
+        """
+        { "stage": "decode" }, { "stage": ⟦"frame"⟧ },
+        { "stage": "encode", "format": "png" }, { "stage": "write", "to": "out/${item.stem}.${ext}" }
+        """), "chain-missing")
+    #expect(found.first?.hint?.contains("segment") == true)
+    #expect(found.first?.hint?.contains("existingAlpha") == true)
+  }
+
   @Test func compositeOfPicturesThatBringTheirAlpha() {
     expectFindings(
       chain(
