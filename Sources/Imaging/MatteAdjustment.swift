@@ -17,8 +17,8 @@ public enum MatteRadius: Sendable, Hashable {
 /// Changes to a matte, made in this order: threshold, holes, islands, grow, shrink, feather, invert, region.
 ///
 /// Grow followed by shrink closes narrow gaps. The region comes last so that beyond it the picture stays, inverted or
-/// not. All of them hold the matte and at most three copies of it in memory. Times in the comments are for 50 megapixels
-/// on one core of a desktop processor, for a subject with soft edges that fills half of the picture.
+/// not. All of them hold the matte and at most three copies of it in memory. Times are for 50 megapixels on one core of a
+/// busy two-core machine, for a subject with soft edges that fills a third of the picture, beside sixty specks and gaps.
 public struct MatteAdjustment: Sendable, Hashable {
   public struct Threshold: Sendable, Hashable {
     /// 0…1: what is below becomes background, what is not becomes subject.
@@ -36,16 +36,20 @@ public struct MatteAdjustment: Sendable, Hashable {
     case largest
   }
 
-  /// 20 ms.
+  /// 8 ms.
   public var threshold: Threshold?
-  /// Gaps in the subject below this share of the picture's area are filled.
+  /// Gaps in the subject below this share of the picture's area are filled; 210 ms.
   public var holes: Double?
+  /// 210 ms.
   public var islands: Islands?
+  /// 60 ms for 2 pixels, 150 for 10.5, 200 for 40, 320 for 200; where all of the matte is uneven, up to twice that.
   public var grow: MatteRadius?
   public var shrink: MatteRadius?
-  /// The standard deviation of a Gaussian.
+  /// The standard deviation of a Gaussian; 130 ms for 2 pixels, 260 for 6, 340 for 8, 90 for 30.
   public var feather: MatteRadius?
+  /// 4 ms.
   public var invert: Bool
+  /// 95 ms.
   public var region: MatteRegion?
 
   public init(

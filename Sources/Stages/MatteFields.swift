@@ -37,13 +37,13 @@ enum MatteFields {
   static let grow = radius(
     "grow", most: 1000,
     help: "makes the subject larger on all sides, in pixels, fractions too, or percent of the picture's shorter side; "
-      + "soft edges stay as soft; costs 2 to 10 ms a megapixel, more for wide soft edges")
+      + "soft edges stay as soft; costs 1 to 7 ms a megapixel, more for wide soft edges")
   static let shrink = radius(
     "shrink", most: 1000,
     help: "makes the subject smaller on all sides, as `grow` makes it larger; together they close narrow gaps")
   static let feather = radius(
     "feather", most: 2000,
-    help: "softens edges: the sigma of a Gaussian in pixels, or percent of the picture's shorter side; costs 2 to 6 ms "
+    help: "softens edges: the sigma of a Gaussian in pixels, or percent of the picture's shorter side; costs 2 to 8 ms "
       + "a megapixel")
   static let invert = Field<Bool>.boolean(
     "invert", default: false, help: "makes the background the subject; costs next to nothing")
@@ -75,7 +75,7 @@ enum MatteFields {
     "region", ObjectShape([rectangle, polygon, keep], exactlyOne: ["rectangle", "polygon"]),
     help:
       "where the mask acts; elsewhere the picture stays as it is, so that only a part of the background goes; costs "
-      + "1 ms a megapixel")
+      + "2 ms a megapixel")
 
   /// Where the picture stays as it is.
   enum Keep: String, FieldChoice {
