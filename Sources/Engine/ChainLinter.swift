@@ -13,6 +13,7 @@ enum ChainLinter {
     let isComplete = stages.count == nodes.count
     if isComplete {
       checkTraits(stages, nodes, &checker)
+      checkMattes(stages, nodes, &checker)
       checkSides(stages, nodes, &checker)
     }
     checkOutputs(stages, nodes, input, &checker)
@@ -76,6 +77,29 @@ enum ChainLinter {
         "chain-unused", "what stage \"\(last.label)\" makes is never encoded and written",
         at: node["stage"]?.range ?? node.range, path: node.path, expected: "\"encode\" and \"write\" after it",
         found: "the end of the chain")
+    }
+  }
+
+  /// Mattes asked for by a name that no stage before gives.
+  private static func checkMattes(_ stages: [JobStage], _ nodes: [JSONNode], _ checker: inout FieldChecker) {
+    // nil once there may be names that only the run shows.
+    var known: [String]? = []
+    for stage in stages {
+      let plan = stage.plan
+      if let (field, name) = plan.usedMatte, let known, !known.contains(name), !name.contains("${") {
+        let at = nodes[stage.index][field] ?? nodes[stage.index]
+        checker.report(
+          "unknown-matte", "no stage before \"\(stage.label)\" gives a mask named \"\(name)\"", at: at.range,
+          path: at.path, expected: known.isEmpty ? "no name" : "one of: " + known.joined(separator: ", "), found: name,
+          hint: NearestName.suggestion(for: name, among: known).map { "did you mean \"\($0)\"?" }
+            ?? (known.isEmpty ? "give it its name in a \"segment\" stage" : "known: " + known.joined(separator: ", ")))
+      }
+      if plan.removes.contains(.matte) { known = [] }
+      guard let more = plan.namedMattes else {
+        known = nil
+        continue
+      }
+      known?.append(contentsOf: more)
     }
   }
 

@@ -71,7 +71,7 @@ extension Field where Value == Position {
 }
 
 extension ItemFrames.Frame {
-  /// The frame with picture, matte and original each changed in their own way, all in memory.
+  /// The frame with picture, mattes and original each changed in their own way, all in memory.
   func changed(
     picture: (Image) throws(ImagingError) -> Image, matte changeMatte: (Image) throws(ImagingError) -> Image,
     original changeOriginal: (Image) throws(ImagingError) -> Image
@@ -80,7 +80,9 @@ extension ItemFrames.Frame {
     let image = try picture(image).materialised()
     let matte: Image? = if let matte { try changeMatte(matte).materialised() } else { nil }
     let original: Image? = if let original { try changeOriginal(original).materialised() } else { nil }
-    return Self(image: image, matte: matte, original: original)
+    var mattes = mattes
+    for (name, matte) in mattes { mattes[name] = try changeMatte(matte).materialised() }
+    return Self(image: image, matte: matte, original: original, mattes: mattes)
   }
 
   /// The frame with all three changed alike.
@@ -98,13 +100,13 @@ extension Item {
     var animation = try animation(in: context)
     guard let change = try change(animation) else {
       guard !isAnimated, let frame = animation.frames.first else { return with(animation: animation) }
-      return with(image: frame.image, matte: frame.matte, original: frame.original)
+      return with(frame: frame)
     }
     let wasAnimated = isAnimated
     return try StageError.imaging { () throws(ImagingError) in
       for index in animation.frames.indices { animation.frames[index] = try change(animation.frames[index]) }
       guard !wasAnimated, let frame = animation.frames.first else { return with(animation: animation) }
-      return with(image: frame.image, matte: frame.matte, original: frame.original)
+      return with(frame: frame)
     }
   }
 }

@@ -49,6 +49,8 @@ public struct Segment: Stage {
     "precision", default: .f32, when: FieldCondition("provider", in: ["local"]), help: "the arithmetic of the model")
   static let onEmpty = Field<OnEmpty>.choice(
     "onEmpty", default: .fail, help: "what happens when the model finds nothing")
+  static let name = Field<String?>.text(
+    "name", help: "also keeps the mask under this name, for `use` in a later `matte` stage")
   static let output = Field<Output>.choice("output", default: .cutout, help: "what the picture becomes")
 
   public static let spec = StageSpec(
@@ -60,20 +62,24 @@ public struct Segment: Stage {
         + "map is flat or, with u2netp, nowhere reaches a tenth; a picture without a subject may still give some mask.",
       "The model sees the picture's colours after its colour profile was applied. rembg ignores profiles, so masks of "
         + "pictures with a profile that is not sRGB can differ from rembg's.",
+      MatteFields.note,
     ],
-    fields: [provider, model, precision, onEmpty, output],
+    fields: [provider, model, precision, onEmpty, name] + MatteFields.all + [output],
     examples: [
       #"{ "stage": "segment" }"#,
       #"{ "stage": "segment", "provider": "local", "model": "u2netp", "precision": "fast", "onEmpty": "keep" }"#,
       #"{ "stage": "segment", "output": "mask" }"#,
+      #"{ "stage": "segment", "islands": "largest", "holes": 0.002, "shrink": 0.5 }"#,
     ])
 
   public static func plan(_ settings: Settings) -> StagePlan {
     var plan = StagePlan(
       accepts: .picture, produces: settings[output] == .mask ? .matte : [.alpha, .matte],
       removes: settings[output] == .mask ? [.alpha, .encoded] : .encoded)
-    // The picture without its alpha, the matte, and the picture with its new alpha.
-    plan.workingBytes = { width, height in width * height * 8 }
+    // The picture without its alpha, the matte, and the picture with its new alpha; changing the matte takes copies.
+    let perPixel = MatteAdjustment(settings).isEmpty ? 8 : 11
+    plan.workingBytes = { width, height in width * height * perPixel }
+    if let name = settings[name] { plan.namedMattes = [name] }
     return plan
   }
 
@@ -92,6 +98,8 @@ public struct Segment: Stage {
   private let segmenter: any Segmenter
   private let onEmpty: OnEmpty
   private let output: Output
+  private let adjustment: MatteAdjustment
+  private let name: String?
 
   public init(_ settings: Settings, resources: StageResources) throws(StageError) {
     switch settings[Self.provider] {
@@ -101,18 +109,23 @@ public struct Segment: Stage {
     }
     onEmpty = settings[Self.onEmpty]
     output = settings[Self.output]
+    adjustment = MatteAdjustment(settings)
+    name = settings[Self.name]
   }
 
   public func process(_ item: Item, in context: StageContext) throws(StageError) -> Outcome {
     let picture = try item.image(in: context)
-    let matte = if let found = try segmenter.matte(of: picture) { found } else { try emptyMatte(for: picture, context) }
+    let found = if let found = try segmenter.matte(of: picture) { found } else { try emptyMatte(for: picture, context) }
+    let matte = try adjustment.applied(to: found, in: context)
+    var mattes = item.mattes
+    if let name { mattes[name] = matte }
     switch output {
-    case .mask: return .next(item.with(image: matte, matte: matte, original: picture))
+    case .mask: return .next(item.with(image: matte, matte: matte, original: picture, mattes: mattes))
     case .cutout:
       // Left lazy: picture and matte are in memory, and joining them again when pixels are read costs next to nothing,
       // while the joined picture would take more than both.
       let cutout = try StageError.imaging { () throws(ImagingError) in try picture.multipliedAlpha(by: matte) }
-      return .next(item.with(image: cutout, matte: matte, original: picture))
+      return .next(item.with(image: cutout, matte: matte, original: picture, mattes: mattes))
     }
   }
 
