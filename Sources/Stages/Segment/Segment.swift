@@ -42,9 +42,6 @@ public struct Segment: Stage {
   }
 
   static let provider = Field<Provider>.choice("provider", default: .local, help: "who finds the subject")
-  static let model = Field<String>.text(
-    "model", default: "u2netp", when: FieldCondition("provider", in: ["local"]),
-    help: "a model of the catalogue; `pipeline models list` names them")
   static let precision = Field<Precision>.choice(
     "precision", default: .f32, when: FieldCondition("provider", in: ["local"]), help: "the arithmetic of the model")
   static let onEmpty = Field<OnEmpty>.choice(
@@ -60,12 +57,21 @@ public struct Segment: Stage {
         + "map is flat or, with u2netp, nowhere reaches a tenth; a picture without a subject may still give some mask.",
       "The model sees the picture's colours after its colour profile was applied. rembg ignores profiles, so masks of "
         + "pictures with a profile that is not sRGB can differ from rembg's.",
+      "A model that knows classes gives soft masks: the share that the model's scores leave to the chosen classes, each "
+        + "pixel by itself, which is then enlarged. Nothing was found when no pixel has a share of half or more. Classes "
+        + "have many spellings, and the usual ones are known: airplane and aeroplane, couch and sofa, tv monitor.",
+      "Stages of one run that use the same model with the same precision share it, and look at a picture once.",
     ],
-    fields: [provider, model, precision, onEmpty, output],
+    fields: [provider] + ModelFields.all + [precision, onEmpty, output],
     examples: [
       #"{ "stage": "segment" }"#,
       #"{ "stage": "segment", "provider": "local", "model": "u2netp", "precision": "fast", "onEmpty": "keep" }"#,
       #"{ "stage": "segment", "output": "mask" }"#,
+      #"{ "stage": "segment", "model": "deeplabv3-257", "classes": ["person", "dog"] }"#,
+      """
+      { "stage": "segment", "model": "models/own.onnx", \
+      "recipe": { "input": { "mean": [0.5, 0.5, 0.5], "std": [1, 1, 1] }, "output": { "activation": "sigmoid" } } }
+      """,
     ])
 
   public static func plan(_ settings: Settings) -> StagePlan {
@@ -74,19 +80,12 @@ public struct Segment: Stage {
       removes: settings[output] == .mask ? [.alpha, .encoded] : .encoded)
     // The picture without its alpha, the matte, and the picture with its new alpha.
     plan.workingBytes = { width, height in width * height * 8 }
+    plan.helperFiles = ModelFields.helperFiles(settings)
     return plan
   }
 
   public static func check(_ settings: Settings) -> [Diagnostic] {
-    let name = settings[model]
-    guard !name.contains("${"), ModelCatalogue.named(name) == nil else { return [] }
-    let names = ModelCatalogue.all.map(\.name)
-    let near = NearestName.suggestion(for: name, among: names)
-    return [
-      settings.diagnostic(
-        .error, "unknown-model", at: model, "unknown model \"\(name)\"",
-        hint: near.map { "did you mean \"\($0)\"?" } ?? "known: " + names.joined(separator: ", "))
-    ]
+    ModelFields.check(settings)
   }
 
   private let segmenter: any Segmenter
@@ -97,7 +96,7 @@ public struct Segment: Stage {
     switch settings[Self.provider] {
     case .local:
       segmenter = try LocalSegmenter(
-        model: settings[Self.model], precision: settings[Self.precision], resources: resources)
+        ModelChoice(settings, precision: settings[Self.precision]), resources: resources)
     }
     onEmpty = settings[Self.onEmpty]
     output = settings[Self.output]
