@@ -4,8 +4,8 @@ import Inference
 import JobSyntax
 import PipelineKit
 
-/// A model on this machine. One compiled model serves all workers, with a request for each, and all stages of a run that
-/// use it with the same precision.
+/// A model on this machine. One compiled model serves all workers, with a request for each, and all stages of a run
+/// that use it with the same precision.
 struct LocalSegmenter: Segmenter {
   private let loaded: LoadedModel
   private let choice: ModelChoice
@@ -15,7 +15,7 @@ struct LocalSegmenter: Segmenter {
 
   init(_ choice: ModelChoice, resources: StageResources) throws(StageError) {
     self.choice = choice
-    outputs = try resources.shared.object("segment.outputs") { ModelOutputs(mostBytes: 128 << 20) }
+    outputs = try resources.shared.object("segment.outputs") { ModelOutputs(mostBytes: 32 << 20) }
     loaded = try LoadedModel.load(choice, resources: resources)
     if let classes = choice.classes {
       do throws(InferenceError) { _ = try loaded.recipe.channels(of: classes) } catch {
@@ -44,8 +44,8 @@ struct LocalSegmenter: Segmenter {
     return (try Self.stretched(first, over: picture), named)
   }
 
-  /// What the model says about a picture, at the model's size: first everything that was asked for, without a name, then
-  /// each class where classes were asked for.
+  /// What the model says about a picture, at the model's size: first everything that was asked for, without a name,
+  /// then each class where classes were asked for.
   ///
   /// Throws `geometry` for a mask where a picture is needed, `inference-failed` and `model-invalid`.
   func maps(of picture: Image) throws(StageError) -> [NamedMaskMap] { try maps(of: picture, separate: true) }
@@ -105,8 +105,8 @@ final class LoadedModel: Sendable {
     identity = "\(model.sha256) \(model.precisionUsed) \(model.recipe.entry.rendered())"
   }
 
-  /// Finds, fetches where the job allows it, checks and compiles a model, or takes the one that another stage of the run
-  /// has; tells the report which it is.
+  /// Finds, fetches where the job allows it, checks and compiles a model, or takes the one that another stage of the
+  /// run has; tells the report which it is.
   static func load(_ choice: ModelChoice, resources: StageResources) throws(StageError) -> LoadedModel {
     let home = PipelineHome.current
     let isFile = AddedModels.isFile(choice.name)
