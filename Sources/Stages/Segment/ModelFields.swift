@@ -103,7 +103,7 @@ enum ModelFields {
 
   private static func numbers(_ name: String, _ help: String) -> Field<JSONNode?> {
     Field<JSONNode?>(
-      name, type: .array(.number(-1e9...1e9), count: 3...3), absent: .some(nil), help: help
+      name, type: .array(.number(-65_536...65_536), count: 3...3), absent: .some(nil), help: help
     ) { node, _ in .some(node) }
   }
 
