@@ -42,9 +42,6 @@ public struct Segment: Stage {
   }
 
   static let provider = Field<Provider>.choice("provider", default: .local, help: "who finds the subject")
-  static let model = Field<String>.text(
-    "model", default: "u2netp", when: FieldCondition("provider", in: ["local"]),
-    help: "a model of the catalogue; `pipeline models list` names them")
   static let precision = Field<Precision>.choice(
     "precision", default: .f32, when: FieldCondition("provider", in: ["local"]), help: "the arithmetic of the model")
   static let onEmpty = Field<OnEmpty>.choice(
@@ -62,14 +59,23 @@ public struct Segment: Stage {
         + "map is flat or, with u2netp, nowhere reaches a tenth; a picture without a subject may still give some mask.",
       "The model sees the picture's colours after its colour profile was applied. rembg ignores profiles, so masks of "
         + "pictures with a profile that is not sRGB can differ from rembg's.",
+      "A model that knows classes gives soft masks: the share that the model's scores leave to the chosen classes, each "
+        + "pixel by itself, which is then enlarged. Nothing was found when no pixel has a share of half or more. Classes "
+        + "have many spellings, and the usual ones are known: airplane and aeroplane, couch and sofa, tv monitor.",
+      "Stages of one run that use the same model with the same precision share it, and look at a picture once.",
       MatteFields.note,
     ],
-    fields: [provider, model, precision, onEmpty, name] + MatteFields.all + [output],
+    fields: [provider] + ModelFields.all + [precision, onEmpty, name] + MatteFields.all + [output],
     examples: [
       #"{ "stage": "segment" }"#,
       #"{ "stage": "segment", "provider": "local", "model": "u2netp", "precision": "fast", "onEmpty": "keep" }"#,
       #"{ "stage": "segment", "output": "mask" }"#,
       #"{ "stage": "segment", "islands": "largest", "holes": 0.002, "shrink": 0.5 }"#,
+      #"{ "stage": "segment", "model": "deeplabv3-257", "classes": ["person", "dog"] }"#,
+      """
+      { "stage": "segment", "model": "models/own.onnx", \
+      "recipe": { "input": { "mean": [0.5, 0.5, 0.5], "std": [1, 1, 1] }, "output": { "activation": "sigmoid" } } }
+      """,
     ])
 
   public static func plan(_ settings: Settings) -> StagePlan {
@@ -80,19 +86,12 @@ public struct Segment: Stage {
     let perPixel = MatteAdjustment(settings).isEmpty ? 8 : 11
     plan.workingBytes = { width, height in width * height * perPixel }
     if let name = settings[name] { plan.namedMattes = [name] }
+    plan.helperFiles = ModelFields.helperFiles(settings)
     return plan
   }
 
   public static func check(_ settings: Settings) -> [Diagnostic] {
-    let name = settings[model]
-    guard !name.contains("${"), ModelCatalogue.named(name) == nil else { return [] }
-    let names = ModelCatalogue.all.map(\.name)
-    let near = NearestName.suggestion(for: name, among: names)
-    return [
-      settings.diagnostic(
-        .error, "unknown-model", at: model, "unknown model \"\(name)\"",
-        hint: near.map { "did you mean \"\($0)\"?" } ?? "known: " + names.joined(separator: ", "))
-    ]
+    ModelFields.check(settings)
   }
 
   private let segmenter: any Segmenter
@@ -105,7 +104,7 @@ public struct Segment: Stage {
     switch settings[Self.provider] {
     case .local:
       segmenter = try LocalSegmenter(
-        model: settings[Self.model], precision: settings[Self.precision], resources: resources)
+        ModelChoice(settings, precision: settings[Self.precision]), resources: resources)
     }
     onEmpty = settings[Self.onEmpty]
     output = settings[Self.output]
