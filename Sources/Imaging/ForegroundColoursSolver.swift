@@ -17,9 +17,9 @@ struct ForegroundColoursSolver {
 
   /// The weight of likeness between neighbours, against 1 for explaining the photo. A model's matte is wrong by some
   /// hundredths nearly everywhere; with less of it, that error turns into shrill colours.
-  var calm: Float = 0.003
+  var calm: Float = 0.01
   /// What the matte's slope adds to it.
-  var steepness: Float = 0.3
+  var steepness: Float = 0.5
   /// Passes over each small picture, over those of at most 32 pixels a side, and over the tiles.
   var passes = (coarse: 3, smallest: 10, fine: 2)
 
@@ -291,10 +291,10 @@ struct ForegroundColoursSolver {
     let seam = 2 * passes.fine
     let side = Self.tile + 2 * seam + 2
     let (width, height) = (photo.width, photo.height)
-    // Photo's values that a later tile's seam needs are kept until it has been solved: tiles write into a copy of
-    // their own rows, which goes to the photo one row of tiles later.
+    // A later tile's seam needs the photo as it was, so what is found is written one row of tiles later.
     var waiting = Waiting()
-    withUnsafeTemporaryAllocation(of: Colour.self, capacity: 3 * side * side) { buffer in
+    let across = (0..<width).map { Blend($0, factor, coarse.width) }
+    withUnsafeTemporaryAllocation(of: Colour.self, capacity: 3 * side * side + 2 * (side + 2)) { buffer in
       coarse.foreground.withUnsafeBufferPointer { coarseForeground in
         coarse.background.withUnsafeBufferPointer { coarseBackground in
           guard let seen = buffer.baseAddress, let smallForeground = coarseForeground.baseAddress,
@@ -302,6 +302,8 @@ struct ForegroundColoursSolver {
           else { return }
           let foreground = seen + side * side
           let background = foreground + side * side
+          let lineForeground = background + side * side
+          let lineBackground = lineForeground + side + 2
           for tile in tiles {
             waiting.release(before: tile.row - 1, to: photo)
             // One pixel more than the seam is read, as neighbours.
@@ -309,25 +311,30 @@ struct ForegroundColoursSolver {
             let top = max(tile.top - seam - 1, 0)
             let right = min(tile.right + seam + 1, width)
             let bottom = min(tile.bottom + seam + 1, height)
+            // The small picture's columns under the tile. The two rows around a row are blended once for all of it.
+            let firstColumn = across[left].first
+            let lastColumn = across[right - 1].second
             for y in top..<bottom {
               let vertical = Blend(y, factor, coarse.height)
               let upper = vertical.first * coarse.width
               let lower = vertical.second * coarse.width
+              for column in firstColumn...lastColumn {
+                let place = column - firstColumn
+                let (above, below) = (upper + column, lower + column)
+                lineForeground[place] = vertical.mean(smallForeground[above], smallForeground[below])
+                lineBackground[place] = vertical.mean(smallBackground[above], smallBackground[below])
+              }
               for x in left..<right {
                 let at = (y - top) * side + x - left
                 let index = y * width + x
                 var colour = photo.colour(index)
                 let matte = photo.alpha[index]
-                let across = Blend(x, factor, coarse.width)
-                let corners = (
-                  upper + across.first, upper + across.second, lower + across.first, lower + across.second
-                )
+                let blend = across[x]
+                let (first, second) = (blend.first - firstColumn, blend.second - firstColumn)
                 foreground[at] =
-                  matte > Self.hardest
-                  ? colour : Self.mean(smallForeground, corners, across.share, vertical.share)
+                  matte > Self.hardest ? colour : blend.mean(lineForeground[first], lineForeground[second])
                 background[at] =
-                  matte < Self.softest
-                  ? colour : Self.mean(smallBackground, corners, across.share, vertical.share)
+                  matte < Self.softest ? colour : blend.mean(lineBackground[first], lineBackground[second])
                 colour.w = Float(matte) * (1 / 255)
                 seen[at] = colour
               }
@@ -409,15 +416,10 @@ struct ForegroundColoursSolver {
       second = min(low + 1, count - 1)
       share = min(max(place - Float(low), 0), 1)
     }
-  }
 
-  @inline(__always)
-  private static func mean(
-    _ colours: UnsafePointer<Colour>, _ corners: (Int, Int, Int, Int), _ across: Float, _ down: Float
-  ) -> Colour {
-    let upper = colours[corners.0] + (colours[corners.1] - colours[corners.0]) * across
-    let lower = colours[corners.2] + (colours[corners.3] - colours[corners.2]) * across
-    return upper + (lower - upper) * down
+    /// The mean of the two pixels' values.
+    @inline(__always)
+    func mean(_ one: Colour, _ other: Colour) -> Colour { one + (other - one) * share }
   }
 }
 

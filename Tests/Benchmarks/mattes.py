@@ -22,6 +22,7 @@ What is measured is stated by `score` and `score_colours`, which take arrays and
     score_colours(cutout, photo_matte, photo_foreground)       # dict of shown, colour
 """
 
+import hashlib
 import json
 import os
 import pathlib
@@ -415,8 +416,8 @@ def curved(matte, level, width):
 
 
 def fit_curve(mattes, truths, measure):
-    """The level and width with the best mean of a measure: mae, or the boundary's F (for which the width is as good as
-    any, and 0)."""
+    """The level and width with the best mean of a measure: mae, or the boundary's F (for which any width is as good, so
+    that it is 0)."""
     if measure == "mae":
         grid = [(level, width) for level in np.arange(0.1, 0.91, 0.05) for width in (0, 0.1, 0.2, 0.3, 0.5, 0.7, 1.0)]
 
@@ -428,7 +429,7 @@ def fit_curve(mattes, truths, measure):
         def cost(level, _):
             return -np.mean([boundary_f(shares(m) >= level, t > 0.5) for m, t in zip(mattes, truths)])
 
-    return min(grid, key=lambda entry: cost(*entry))
+    return [float(value) for value in min(grid, key=lambda entry: cost(*entry))]
 
 
 def under_curve(cutout, photo, curve):
@@ -436,6 +437,25 @@ def under_curve(cutout, photo, curve):
     alpha = np.rint(curved(cutout[..., 3], *curve) * 255)
     colour = np.rint(np.asarray(photo, np.float64) * alpha[..., None] / 255)
     return np.dstack([colour, alpha]).astype(np.uint8)
+
+
+class Kept:
+    """Figures that do not change while this file does not: those of rembg's cut-outs, and its curves."""
+
+    def __init__(self, folder):
+        self.path = pathlib.Path(folder, "figures.json")
+        self.recipe = hashlib.sha256(pathlib.Path(__file__).read_bytes()).hexdigest()
+        found = json.loads(self.path.read_text()) if self.path.exists() else {}
+        self.figures = found["figures"] if found.get("recipe") == self.recipe else {}
+
+    def get(self, name, make):
+        """The figures of a name; made, and written down, where they are not known."""
+        if name not in self.figures:
+            self.figures[name] = make()
+            part = self.path.with_suffix(".part")
+            part.write_text(json.dumps({"recipe": self.recipe, "figures": self.figures}))
+            os.replace(part, self.path)
+        return self.figures[name]
 
 
 def scores_of(cutout, truth):
@@ -462,7 +482,7 @@ LABELS = {
     "gradient": ("gradient error (thousands)", "{:.3f}"),
     "shown": ("colour error in the soft band, on four colours", "{:.2f}"),
     "colour": ("colour error in the soft band, colours alone", "{:.2f}"),
-    "seconds": ("seconds a picture, model and all", "{:.2f}"),
+    "seconds": ("seconds a picture, when they were made", "{:.2f}"),
 }
 
 
@@ -493,9 +513,13 @@ def tables(folder, ours):
         return cutout_at(pathlib.Path(folder, "rembg", kind, name, f"{stem}.png"), known(name, stem)[0])
 
     tuning = halves(folder)["tuning"]
-    mattes = [theirs("plain", "ecssd", stem)[..., 3] for stem in tuning]
-    truths = [shares(known("ecssd", stem)[1].alpha) for stem in tuning]
-    curve, edge = fit_curve(mattes, truths, "mae"), fit_curve(mattes, truths, "boundary")
+    kept = Kept(folder)
+
+    def fitted(measure):
+        mattes = [theirs("plain", "ecssd", stem)[..., 3] for stem in tuning]
+        return fit_curve(mattes, [shares(known("ecssd", stem)[1].alpha) for stem in tuning], measure)
+
+    curve, edge = (kept.get(f"curve for {measure}", lambda: fitted(measure)) for measure in ("mae", "boundary"))
     groups = [
         ("ecssd, the half not tuned on", "ecssd", halves(folder)["report"]),
         ("ecssd, the tuning half", "ecssd", tuning),
@@ -505,16 +529,21 @@ def tables(folder, ours):
     for title, name, stems in groups:
         columns = {}
 
+        def figures(cutout_of):
+            return means([scores_of(cutout_of(stem), known(name, stem)[1]) for stem in stems])
+
         def add(label, cutout_of):
-            columns[label] = means([scores_of(cutout_of(stem), known(name, stem)[1]) for stem in stems])
+            columns[label] = dict(kept.get(f"{title}: {label}", lambda: figures(cutout_of)))
 
         if ours:
             missing = [stem for stem in stems if not pathlib.Path(ours, name, f"{stem}.png").exists()]
             if missing:
                 sys.exit(f"ours lacks cut-outs of {name}: {', '.join(missing)}")
-            add("ours", lambda stem: cutout_at(pathlib.Path(ours, name, f"{stem}.png"), known(name, stem)[0]))
+            columns["ours"] = figures(
+                lambda stem: cutout_at(pathlib.Path(ours, name, f"{stem}.png"), known(name, stem)[0]))
         add("rembg", lambda stem: theirs("plain", name, stem))
-        add("rembg, curve for error", lambda stem: under_curve(theirs("plain", name, stem), known(name, stem)[0], curve))
+        add("rembg, curve for error",
+            lambda stem: under_curve(theirs("plain", name, stem), known(name, stem)[0], curve))
         add("rembg, curve for boundary",
             lambda stem: under_curve(theirs("plain", name, stem), known(name, stem)[0], edge))
         for kind, label in (("ppm", "rembg -ppm"), ("dc", "rembg -dc"), ("a", "rembg -a")):
