@@ -47,6 +47,8 @@ public struct Segment: Stage {
     help: "a model of the catalogue; `pipeline models list` names them")
   static let precision = Field<Precision>.choice(
     "precision", default: .f32, when: FieldCondition("provider", in: ["local"]), help: "the arithmetic of the model")
+  /// What a single provider takes, and each of several.
+  static let providerFields: [any FieldDeclaration] = [provider, model, precision]
   static let onEmpty = Field<OnEmpty>.choice(
     "onEmpty", default: .fail, help: "what happens when the model finds nothing")
   static let output = Field<Output>.choice("output", default: .cutout, help: "what the picture becomes")
@@ -60,12 +62,20 @@ public struct Segment: Stage {
         + "map is flat or, with u2netp, nowhere reaches a tenth; a picture without a subject may still give some mask.",
       "The model sees the picture's colours after its colour profile was applied. rembg ignores profiles, so masks of "
         + "pictures with a profile that is not sRGB can differ from rembg's.",
+      "Every mask gets a score from 0 to 1, which costs next to nothing and stands in the report with what it is made "
+        + "from: how much of the mask is neither subject nor background, how long its outline is, and how much of the "
+        + "border it touches. On 60 photos with true masks (u2netp) its ranks agree with 0.75 with those of the true "
+        + "overlap. What a model is sure of and wrong about it does not show. With `providers` only the pictures that need "
+        + "it go to a bigger model; one that is named as a further provider is looked for at the start and loaded when it "
+        + "is first needed.",
     ],
-    fields: [provider, model, precision, onEmpty, output],
+    fields: providerFields + [onEmpty, output] + judgingFields,
     examples: [
       #"{ "stage": "segment" }"#,
       #"{ "stage": "segment", "provider": "local", "model": "u2netp", "precision": "fast", "onEmpty": "keep" }"#,
       #"{ "stage": "segment", "output": "mask" }"#,
+      #"{ "stage": "segment", "providers": [{ "model": "u2netp" }, { "model": "isnet-general-use", "on": ["lowScore"] }] }"#,
+      #"{ "stage": "segment", "otherwise": "review", "review": { "to": "review/${item.dir}/${item.name}" } }"#,
     ])
 
   public static func plan(_ settings: Settings) -> StagePlan {
@@ -74,10 +84,16 @@ public struct Segment: Stage {
       removes: settings[output] == .mask ? [.alpha, .encoded] : .encoded)
     // The picture without its alpha, the matte, and the picture with its new alpha.
     plan.workingBytes = { width, height in width * height * 8 }
+    if settings[otherwise] == .review, let review = settings[ReviewCopy.field] {
+      plan.copies = [review[ReviewCopy.to]]
+    }
     return plan
   }
 
-  public static func check(_ settings: Settings) -> [Diagnostic] {
+  public static func check(_ settings: Settings) -> [Diagnostic] { checkProviders(settings) }
+
+  /// The fields of one provider.
+  static func checkProvider(_ settings: Settings) -> [Diagnostic] {
     let name = settings[model]
     guard !name.contains("${"), ModelCatalogue.named(name) == nil else { return [] }
     let names = ModelCatalogue.all.map(\.name)
@@ -89,23 +105,44 @@ public struct Segment: Stage {
     ]
   }
 
-  private let segmenter: any Segmenter
+  private let providers: ProviderChain
+  private let otherwise: Otherwise?
+  private let reviewCopy: ReviewCopy?
   private let onEmpty: OnEmpty
   private let output: Output
 
   public init(_ settings: Settings, resources: StageResources) throws(StageError) {
-    switch settings[Self.provider] {
-    case .local:
-      segmenter = try LocalSegmenter(
-        model: settings[Self.model], precision: settings[Self.precision], resources: resources)
-    }
+    providers = try ProviderChain(settings, resources: resources)
+    otherwise = settings[Self.otherwise]
+    reviewCopy = settings[ReviewCopy.field].map { ReviewCopy(template: $0[ReviewCopy.to]) }
     onEmpty = settings[Self.onEmpty]
     output = settings[Self.output]
   }
 
   public func process(_ item: Item, in context: StageContext) throws(StageError) -> Outcome {
     let picture = try item.image(in: context)
-    let matte = if let found = try segmenter.matte(of: picture) { found } else { try emptyMatte(for: picture, context) }
+    let matte: Image
+    switch try providers.answer(for: picture, in: context) {
+    case .found(let found): matte = found.matte
+    case .shortfall(let shortfall):
+      if shortfall.isEmpty, onEmpty != .fail || otherwise == nil {
+        matte = try emptyMatte(for: picture, context)
+      } else {
+        switch otherwise {
+        case .review:
+          guard let reviewCopy else {
+            throw StageError("internal-fault", "segment has no folder for what is to be reviewed", kind: .job)
+          }
+          let path = try reviewCopy.put(item, in: context)
+          return .review(reason: "\(shortfall.reason); copied to \(path.printable)")
+        case .fail: throw shortfall.failure
+        case nil:
+          guard let best = shortfall.best else { throw shortfall.failure }
+          context.warn("low-score", shortfall.reason)
+          matte = best.matte
+        }
+      }
+    }
     switch output {
     case .mask: return .next(item.with(image: matte, matte: matte, original: picture))
     case .cutout:
@@ -116,13 +153,15 @@ public struct Segment: Stage {
     }
   }
 
+  static let nothingFound = StageError(
+    "nothing-found", "the model found no subject in the picture",
+    hint: "\"onEmpty\": \"keep\" or \"clear\" would go on")
+
   private func emptyMatte(for picture: Image, _ context: StageContext) throws(StageError) -> Image {
     let level: UInt8
     switch onEmpty {
     case .fail:
-      throw StageError(
-        "nothing-found", "the model found no subject in the picture",
-        hint: "\"onEmpty\": \"keep\" or \"clear\" would go on")
+      throw Self.nothingFound
     case .keep:
       context.warn("nothing-found", "the model found no subject; the whole picture was kept")
       level = 255
@@ -140,8 +179,28 @@ public struct Segment: Stage {
 
 /// Who finds the subject of a picture.
 protocol Segmenter: Sendable {
-  /// The matte of a picture: 1 band, its size, 255 on the subject; nil when nothing was found.
-  func matte(of picture: Image) throws(StageError) -> Image?
+  /// For messages: the model's name, or the service's.
+  var name: String { get }
+
+  /// The matte of a picture, with its score; nil when nothing was found.
+  func matte(of picture: Image) throws(StageError) -> FoundMatte?
+}
+
+extension Segment {
+  /// - Parameter isSpare: whether it may never be asked: it is then made when it is, after a look at what it needs.
+  static func segmenter(
+    _ settings: Settings, isSpare: Bool, resources: StageResources
+  ) throws(StageError) -> any Segmenter {
+    switch settings[provider] {
+    case .local:
+      let (name, precision) = (settings[model], settings[precision])
+      guard isSpare else { return try LocalSegmenter(model: name, precision: precision, resources: resources) }
+      try LocalSegmenter.check(model: name)
+      return SpareSegmenter(name: name) { () throws(StageError) in
+        try LocalSegmenter(model: name, precision: precision, isSpare: true, resources: resources)
+      }
+    }
+  }
 }
 
 extension Precision: FieldChoice {
