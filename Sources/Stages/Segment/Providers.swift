@@ -94,6 +94,12 @@ extension Segment {
           .error, "missing-key", at: otherwise, "\"otherwise\": \"review\" needs \"review\": where inputs are copied",
           hint: #"such as "review": { "to": "review/${item.dir}/${item.name}" }"#))
     }
+    // A field whose default is nothing governs no other for the checker of fields.
+    if settings.isSet(ReviewCopy.field), settings[otherwise] == nil {
+      findings.append(
+        settings.diagnostic(
+          .error, "not-applicable", at: ReviewCopy.field, "\"review\" has no meaning without \"otherwise\": \"review\""))
+    }
     return findings + ReviewCopy.check(settings)
   }
 }
