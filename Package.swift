@@ -20,6 +20,7 @@ let package = Package(
     .systemLibrary(name: "CZlib", pkgConfig: "zlib", providers: [.apt(["zlib1g-dev"])]),
     .target(name: "CJPEG", linkerSettings: [.linkedLibrary("jpeg")]),
     .systemLibrary(name: "CPango", pkgConfig: "pangocairo", providers: [.apt(["libpango1.0-dev"])]),
+    .systemLibrary(name: "CCurl", pkgConfig: "libcurl", providers: [.apt(["libcurl4-openssl-dev"])]),
     .target(name: "COpenVINO", linkerSettings: [.linkedLibrary("dl")]),
     .target(name: "CSystem"),
 
@@ -28,10 +29,14 @@ let package = Package(
 
     // Row 2.
     .target(name: "Imaging", dependencies: ["CVips", "CZlib", "CJPEG", "CPango"]),
-    .target(name: "Inference", dependencies: ["COpenVINO", "CVips", "JobSyntax"]),
+    .target(
+      name: "Inference", dependencies: ["COpenVINO", "CVips", "JobSyntax"],
+      resources: [.embedInCode("Catalogue/models.json")]),
+
+    .target(name: "Transport", dependencies: ["CCurl"]),
 
     // Row 3.
-    .target(name: "PipelineKit", dependencies: ["Imaging", "Inference", "JobSyntax", "CSystem"]),
+    .target(name: "PipelineKit", dependencies: ["Imaging", "Inference", "Transport", "JobSyntax", "CSystem"]),
 
     // Row 4. These two meet in PipelineKit and do not import each other.
     .target(name: "Stages", dependencies: ["PipelineKit", "Imaging", "Inference", "JobSyntax"]),
@@ -56,7 +61,8 @@ let package = Package(
     .testTarget(name: "JobSyntaxTests", dependencies: ["JobSyntax", "TestSupport"]),
     .testTarget(name: "ImagingTests", dependencies: ["Imaging", "TestSupport"]),
     .testTarget(name: "InferenceTests", dependencies: ["Inference", "Imaging", "TestSupport"]),
-    .testTarget(name: "PipelineKitTests", dependencies: ["PipelineKit", "JobSyntax", "TestSupport"]),
+    .testTarget(name: "TransportTests", dependencies: ["Transport", "TestSupport"]),
+    .testTarget(name: "PipelineKitTests", dependencies: ["PipelineKit", "Inference", "JobSyntax", "TestSupport"]),
     .testTarget(
       name: "StagesTests",
       dependencies: ["Stages", "PipelineKit", "Imaging", "Inference", "JobSyntax", "TestSupport"]),

@@ -11,6 +11,16 @@ import Glibc
 /// That order is part of the result: what overshoots an edge in one direction is cut before the other sees it, and
 /// starting with the rows differs by up to 16 levels on photographs.
 public enum LanczosResampler {
+  /// The kernel, for the few models that were trained on pictures resized by another one.
+  public enum Filter: String, Sendable, Hashable, CaseIterable {
+    case lanczos
+    /// A triangle as wide as the ratio of the sides, at least one pixel to each side.
+    case bilinear
+    /// The mean over the area that an output pixel covers, as OpenCV's `INTER_AREA` has it where a picture shrinks;
+    /// where it grows, `bilinear`, as there.
+    case area
+  }
+
   /// The picture resized to `toWidth` × `toHeight`, whatever that does to its aspect.
   ///
   /// Bands are resampled independently: premultiply colours by alpha first where there is alpha.
@@ -19,12 +29,13 @@ public enum LanczosResampler {
   ///   - bytes: `width` × `height` pixels of `bands` interleaved samples.
   ///   - width, height, toWidth, toHeight: pixels, at least 1.
   public static func resize(
-    _ bytes: UnsafeBufferPointer<UInt8>, width: Int, height: Int, bands: Int, toWidth: Int, toHeight: Int
+    _ bytes: UnsafeBufferPointer<UInt8>, width: Int, height: Int, bands: Int, toWidth: Int, toHeight: Int,
+    filter: Filter = .lanczos
   ) -> [UInt8] {
     precondition(width > 0 && height > 0 && toWidth > 0 && toHeight > 0 && bands > 0, "sides and bands of at least 1")
     precondition(bytes.count == width * height * bands, "\(width)×\(height) pixels of \(bands) bands")
-    let columns = width == toWidth ? nil : Weights(from: width, to: toWidth)
-    let rows = height == toHeight ? nil : Weights(from: height, to: toHeight)
+    let columns = width == toWidth ? nil : Weights(from: width, to: toWidth, filter)
+    let rows = height == toHeight ? nil : Weights(from: height, to: toHeight, filter)
     switch (columns, rows) {
     case (nil, nil): return Array(bytes)
     case (let columns?, nil): return resizeColumns(bytes, columns, width: width, height: height, bands: bands)
@@ -55,10 +66,17 @@ public enum LanczosResampler {
     /// A multiple of 4, for loops of four.
     let stride: Int
 
-    init(from size: Int, to newSize: Int) {
+    init(from size: Int, to newSize: Int, _ filter: Filter) {
       let scale = Double(size) / Double(newSize)
       let widening = max(scale, 1)
-      let reach = 3 * widening
+      let isArea = filter == .area && scale > 1
+      let reach =
+        switch filter {
+        case .lanczos: 3 * widening
+        // A pixel counts by how much of it is covered, so one that is barely touched has to be among them.
+        case .area where isArea: scale / 2 + 0.5
+        case .bilinear, .area: widening
+        }
       stride = (Int(reach.rounded(.up)) * 2 + 1 + 3) & ~3
       values = [Float](repeating: 0, count: newSize * stride)
       first.reserveCapacity(newSize)
@@ -70,7 +88,15 @@ public enum LanczosResampler {
         let end = min(Int(centre + reach + 0.5), size)
         var sum = 0.0
         for source in start..<end {
-          let weight = Self.kernel((Double(source) + 0.5 - centre) / widening)
+          let offset = Double(source) + 0.5 - centre
+          let weight =
+            if isArea {
+              max(0, min(offset + 0.5, scale / 2) - max(offset - 0.5, -scale / 2))
+            } else if filter == .lanczos {
+              Self.kernel(offset / widening)
+            } else {
+              max(0, 1 - abs(offset / widening))
+            }
           exact[source - start] = weight
           sum += weight
         }

@@ -57,6 +57,17 @@ public struct FileDigest: Sendable, Hashable {
     return digest
   }
 
+  /// The SHA-256 of bytes in memory, 32 bytes.
+  public static func sha256(of bytes: [UInt8]) -> [UInt8] {
+    guard let checksum = g_checksum_new(G_CHECKSUM_SHA256) else { preconditionFailure("GLib offers no SHA-256") }
+    defer { g_checksum_free(checksum) }
+    bytes.withUnsafeBufferPointer { g_checksum_update(checksum, $0.baseAddress, $0.count) }
+    var digest = [UInt8](repeating: 0, count: 32)
+    var count = gsize(digest.count)
+    g_checksum_get_digest(checksum, &digest, &count)
+    return digest
+  }
+
   private struct Key: Hashable {
     let device: UInt64, inode: UInt64, size: Int, seconds: Int, nanoseconds: Int
   }

@@ -41,24 +41,33 @@ public final class InferencePool: Sendable {
   ///
   /// Throws `failed` when the inference fails, or when all of the pool's inferences hang.
   ///
-  /// - Parameter rgb: the picture at the recipe's size, interleaved, 8 bits.
-  /// - Returns: the recipe's `outputCount` values, in the output's own layout; `ModelRecipe.maskMap(of:)` reads them.
-  public func map(of rgb: UnsafeBufferPointer<UInt8>) throws(InferenceError) -> [Float] {
-    guard rgb.count == model.recipe.inputCount else {
+  /// - Parameters:
+  ///   - rgb: the picture at the input's size, interleaved, 8 bits.
+  ///   - width, height: that size in pixels, `ModelRecipe.inputSize`; nil for the recipe's own.
+  /// - Returns: the values of the recipe's output, in its own layout; `ModelRecipe.maskMaps(of:)` reads them.
+  public func map(
+    of rgb: UnsafeBufferPointer<UInt8>, width: Int? = nil, height: Int? = nil
+  ) throws(InferenceError) -> [Float] {
+    let recipe = model.recipe
+    let (width, height) = (width ?? recipe.width, height ?? recipe.height)
+    let isSize = recipe.sizeRule != nil || (width, height) == (recipe.width, recipe.height)
+    guard isSize, width > 0, height > 0, rgb.count == width * height * 3 else {
       throw InferenceError(
         .failed,
-        "model \(model.recipe.name) takes \(model.recipe.width)×\(model.recipe.height) pixels of RGB, "
-          + "\(model.recipe.inputCount) bytes; \(rgb.count) came")
+        "model \(recipe.name) takes \(recipe.width)×\(recipe.height) pixels of RGB, "
+          + "\(recipe.inputCount) bytes; \(rgb.count) came")
     }
     let request = try borrow()
     defer { giveBack(request) }
-    return try request.run(rgb)
+    return try request.run(rgb, width: width, height: height)
   }
 
   /// The model's raw output for one picture; the same as the other, on an array.
-  public func map(of rgb: [UInt8]) throws(InferenceError) -> [Float] {
+  public func map(of rgb: [UInt8], width: Int? = nil, height: Int? = nil) throws(InferenceError) -> [Float] {
     let result: Result<[Float], InferenceError> = rgb.withUnsafeBufferPointer { buffer in
-      do throws(InferenceError) { return .success(try map(of: buffer)) } catch { return .failure(error) }
+      do throws(InferenceError) { return .success(try map(of: buffer, width: width, height: height)) } catch {
+        return .failure(error)
+      }
     }
     return try result.get()
   }

@@ -5,7 +5,7 @@
 /// come from, 0.71 on the other). What counts most is how much of the map is neither subject nor background, the
 /// model's own doubt. An outline that is long for its area has more places to be wrong, and a subject that touches the
 /// border is often one of which a part is missing. What a model is sure of and wrong about, such as a reflection in
-/// water, no score of this kind shows.
+/// water, the score does not show; nor did the model's maps of the mirrored, upside-down, coarser or smaller picture.
 public struct MatteScore: Sendable, Hashable {
   /// 0…1: `(1 − softness) − 0.01 · (outline − 4) − 0.6 · border`, cut to that range. 0 where there is no subject.
   public let score: Double

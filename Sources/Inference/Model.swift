@@ -15,7 +15,7 @@ public final class Model: Sendable {
   public let file: String
   /// SHA-256 of that file, lower-case hexadecimal.
   public let sha256: String
-  /// Whether a checksum of the recipe vouches for the file.
+  /// Whether a published checksum vouches for the file; else it is at most the file that was first used under its name.
   public let verified: Bool
   /// What the model runs in on this CPU: `f32` or `bf16`.
   public let precisionUsed: String
@@ -30,6 +30,9 @@ public final class Model: Sendable {
   /// With as many requests as threads each request runs on a thread of its own, which gives the most pictures a second;
   /// with one request all threads work on one picture.
   ///
+  /// A catalogue model without a published checksum is pinned when it is first used, and refused when its file is
+  /// another one later (`ModelPins`).
+  ///
   /// Throws `runtimeMissing`, `runtimeVersion`, `modelMissing`, `checksum`, or `modelInvalid` when the file is no model
   /// or not one the recipe describes.
   ///
@@ -43,14 +46,16 @@ public final class Model: Sendable {
     home: PipelineHome = .current
   ) throws(InferenceError) {
     precondition(requests > 0 && threads > 0, "at least one request and one thread")
+    let isFromCatalogue = file == nil
     let file = if let file { file } else { try ModelCatalogue.locate(recipe, home: home) }
     let digest = try FileDigest.ofFile(file)
     try recipe.check(digest, of: file)
+    if isFromCatalogue, !recipe.hasChecksum { try ModelPins(home).check(digest, of: recipe, file: file) }
     let runtime = try Runtime.open(try home.locateRuntime())
     self.recipe = recipe
     self.file = file
     self.sha256 = digest.sha256
-    self.verified = recipe.sha256 != nil || recipe.md5 != nil
+    self.verified = recipe.hasChecksum
     self.requests = requests
     runtimeVersion = runtime.version
     compiled = try CompiledModel(
@@ -58,6 +63,15 @@ public final class Model: Sendable {
       requests: requests, threads: threads, runtime: runtime)
     // What OpenVINO says it runs, rather than what it was asked for.
     precisionUsed = compiled.property("INFERENCE_PRECISION_HINT") ?? "unknown"
+  }
+
+  /// What a file says about its model by itself, without compiling it; loads OpenVINO.
+  ///
+  /// Throws `runtimeMissing`, `runtimeVersion`, `modelMissing`, or `modelInvalid` when the file is no model.
+  public static func facts(ofFile file: String, home: PipelineHome = .current) throws(InferenceError) -> ModelFacts {
+    // Before the runtime, whose words for a missing file are poor.
+    _ = try FileDigest.ofFile(file)
+    return try CompiledModel.facts(ofFile: file, runtime: try Runtime.open(try home.locateRuntime()))
   }
 
   /// What `fast` means on this machine, `bf16` or `f32`; loads OpenVINO.
@@ -68,6 +82,20 @@ public final class Model: Sendable {
   /// The version of the OpenVINO that would be used; loads it.
   public static func runtimeVersion(home: PipelineHome = .current) throws(InferenceError) -> String {
     try Runtime.open(try home.locateRuntime()).version
+  }
+}
+
+/// The shapes of a model's input and outputs, as its file has them.
+public struct ModelFacts: Sendable, Hashable {
+  /// A tensor's dimensions; nil for one that is open.
+  public typealias Shape = [Int?]
+
+  public var input: Shape
+  public var outputs: [Shape]
+
+  public init(input: Shape, outputs: [Shape]) {
+    self.input = input
+    self.outputs = outputs
   }
 }
 
@@ -98,15 +126,10 @@ final class CompiledModel: @unchecked Sendable {
     self.recipe = recipe
     let api = runtime.api.pointee
     func invalid(_ text: String, hint: String? = nil) -> InferenceError {
-      InferenceError(.modelInvalid, "model \(recipe.name), \(file): \(text)", hint: hint)
+      InferenceError(.modelInvalid, "model \(recipe.name), \(file): \(text)", hint: recipe.note ?? hint)
     }
 
-    var model: OpaquePointer?
-    var status = api.core_read_model(runtime.core, file, nil, &model)
-    guard status == 0, let model else {
-      throw invalid(
-        "OpenVINO cannot read it: \(runtime.reason(status))", hint: "ONNX, TFLite and OpenVINO IR files can be read")
-    }
+    let model = try Self.read(file, named: recipe.name, note: recipe.note, runtime: runtime)
     // Freed once compiled: it holds a second copy of the weights.
     defer { api.model_free(model) }
 
@@ -118,15 +141,27 @@ final class CompiledModel: @unchecked Sendable {
     guard recipe.output.index < outputs else {
       throw invalid("it has \(outputs) outputs and its recipe names number \(recipe.output.index + 1)")
     }
-    if api.model_is_dynamic(model) {
-      var shape = ovs_partial_shape()
-      status = api.partial_shape_create_static(4, recipe.inputShape, &shape)
-      guard status == 0 else { throw invalid(runtime.reason(status)) }
-      defer { api.partial_shape_free(&shape) }
-      status = api.model_reshape_single_input(model, shape)
-      guard status == 0 else {
-        throw invalid("it does not take an input of \(describe(recipe.inputShape)): \(runtime.reason(status))")
+    let inputShape = recipe.inputShape(width: recipe.width, height: recipe.height)
+    var status: ovs_status = 0
+    if recipe.sizeRule != nil {
+      // Width and height stay open; OpenVINO then takes any size, picture by picture.
+      let dimensions = inputShape.enumerated().map { place, side in
+        let isSide = recipe.layout == .nchw ? place > 1 : place == 1 || place == 2
+        return isSide ? ovs_dimension(min: -1, max: -1) : ovs_dimension(min: side, max: side)
       }
+      try reshape(model, "an input of open width and height") { api.partial_shape_create(4, dimensions, $0) }
+    } else if api.model_is_dynamic(model) {
+      try reshape(model, "an input of \(describe(inputShape))") { api.partial_shape_create_static(4, inputShape, $0) }
+    }
+    func reshape(
+      _ model: OpaquePointer, _ what: String, _ make: (UnsafeMutablePointer<ovs_partial_shape>) -> ovs_status
+    ) throws(InferenceError) {
+      var shape = ovs_partial_shape()
+      let made = make(&shape)
+      guard made == 0 else { throw invalid(runtime.reason(made)) }
+      defer { api.partial_shape_free(&shape) }
+      let reshaped = api.model_reshape_single_input(model, shape)
+      guard reshaped == 0 else { throw invalid("it does not take \(what): \(runtime.reason(reshaped))") }
     }
 
     var compiled: OpaquePointer?
@@ -136,18 +171,75 @@ final class CompiledModel: @unchecked Sendable {
     pointer = compiled
 
     // From here on deinit frees the model, also when a check below throws.
+    if recipe.sizeRule != nil {
+      // There are no sizes to check before a picture comes.
+      let input = try port(api.compiled_model_input_by_index, 0, "input", isOpen: true)
+      let output = try port(api.compiled_model_output_by_index, recipe.output.index, "output", isOpen: true)
+      guard input.isFloat, output.isFloat else { throw invalid("it takes or gives other than 32-bit floats") }
+      return
+    }
     let input = try port(api.compiled_model_input_by_index, 0, "input")
-    guard input.isFloat, input.shape == recipe.inputShape else {
+    guard input.isFloat, input.shape == inputShape else {
       throw invalid(
-        "its input is \(input.text); the recipe says \(describe(recipe.inputShape)) 32-bit floats",
+        "its input is \(input.text); the recipe says \(describe(inputShape)) 32-bit floats",
         hint: "the recipe's size and layout must be the model's")
     }
     let output = try port(api.compiled_model_output_by_index, recipe.output.index, "output")
-    guard output.isFloat, output.shape.reduce(1, *) == Int64(recipe.outputCount) else {
+    let size = recipe.outputSize(forInputWidth: recipe.width, height: recipe.height)
+    guard output.isFloat, recipe.takes(outputShape: output.shape, width: recipe.width, height: recipe.height) else {
       throw invalid(
-        "its output is \(output.text); the recipe says \(recipe.width)×\(recipe.height) with "
-          + "\(recipe.output.channels) channels, as 32-bit floats")
+        "its output is \(output.text); the recipe says \(size.width)×\(size.height) with "
+          + "\(recipe.output.channels) channels, \(recipe.output.layout.rawValue), as 32-bit floats")
     }
+  }
+
+  /// Reads a model's file; the caller frees the model.
+  private static func read(
+    _ file: String, named name: String, note: String?, runtime: Runtime
+  ) throws(InferenceError) -> OpaquePointer {
+    var model: OpaquePointer?
+    let status = runtime.api.pointee.core_read_model(runtime.core, file, nil, &model)
+    guard status == 0, let model else {
+      throw InferenceError(
+        .modelInvalid, "model \(name), \(file): OpenVINO cannot read it: \(runtime.reason(status))",
+        hint: note ?? "ONNX, TFLite and OpenVINO IR files can be read")
+    }
+    return model
+  }
+
+  static func facts(ofFile file: String, runtime: Runtime) throws(InferenceError) -> ModelFacts {
+    let api = runtime.api.pointee
+    let model = try read(file, named: "by path", note: nil, runtime: runtime)
+    defer { api.model_free(model) }
+    func shape(
+      _ find: (OpaquePointer, Int, UnsafeMutablePointer<OpaquePointer?>) -> ovs_status, _ index: Int
+    ) throws(InferenceError) -> ModelFacts.Shape {
+      var port: OpaquePointer?
+      var status = find(model, index, &port)
+      guard status == 0, let port else {
+        throw InferenceError(.modelInvalid, "\(file): \(runtime.reason(status))")
+      }
+      defer { api.output_const_port_free(port) }
+      var shape = ovs_partial_shape()
+      status = api.port_get_partial_shape(port, &shape)
+      guard status == 0 else { throw InferenceError(.modelInvalid, "\(file): \(runtime.reason(status))") }
+      defer { api.partial_shape_free(&shape) }
+      // An open number of dimensions has none to read.
+      guard shape.rank.min == shape.rank.max, shape.rank.min > 0, let dims = shape.dims else { return [] }
+      return (0..<Int(shape.rank.min)).map { dims[$0].min == dims[$0].max ? Int(exactly: dims[$0].min) : nil }
+        .map { side in side.flatMap { $0 > 0 ? $0 : nil } }
+    }
+    var inputs = 0
+    var outputs = 0
+    _ = api.model_inputs_size(model, &inputs)
+    _ = api.model_outputs_size(model, &outputs)
+    guard inputs == 1 else {
+      throw InferenceError(
+        .modelInvalid, "\(file) has \(inputs) inputs; models with one picture as input are understood")
+    }
+    var shapes: [ModelFacts.Shape] = []
+    for index in 0..<outputs { shapes.append(try shape(api.model_const_output_by_index, index)) }
+    return ModelFacts(input: try shape(api.model_const_input_by_index, 0), outputs: shapes)
   }
 
   deinit { runtime.api.pointee.compiled_model_free(pointer) }
@@ -175,7 +267,8 @@ final class CompiledModel: @unchecked Sendable {
   }
 
   private func port(
-    _ find: (OpaquePointer, Int, UnsafeMutablePointer<OpaquePointer?>) -> ovs_status, _ index: Int, _ what: String
+    _ find: (OpaquePointer, Int, UnsafeMutablePointer<OpaquePointer?>) -> ovs_status, _ index: Int, _ what: String,
+    isOpen: Bool = false
   ) throws(InferenceError) -> Port {
     let api = runtime.api.pointee
     var port: OpaquePointer?
@@ -187,8 +280,9 @@ final class CompiledModel: @unchecked Sendable {
     var shape = ovs_shape()
     var type: Int32 = 0
     // Fails for sizes that stay open after the input's is fixed; such an output is of no use here.
-    let shaped = api.const_port_get_shape(port, &shape)
     let typed = api.port_get_element_type(port, &type)
+    if isOpen, typed == 0 { return Port(shape: [], isFloat: type == OVS_F32) }
+    let shaped = api.const_port_get_shape(port, &shape)
     guard shaped == 0, typed == 0 else {
       throw InferenceError(.modelInvalid, "model \(recipe.name): the size of its \(what) is not fixed")
     }
@@ -218,17 +312,56 @@ final class InferRequest: @unchecked Sendable {
   deinit { model.runtime.api.pointee.infer_request_free(request) }
 
   /// Blocks until the inference is done; writes the input in place and copies the output out.
-  func run(_ rgb: UnsafeBufferPointer<UInt8>) throws(InferenceError) -> [Float] {
+  ///
+  /// - Parameters:
+  ///   - rgb: the picture at the input's size.
+  ///   - width, height: that size in pixels.
+  func run(_ rgb: UnsafeBufferPointer<UInt8>, width: Int, height: Int) throws(InferenceError) -> [Float] {
     let api = model.runtime.api.pointee
-    let input = try tensor(api.infer_request_get_input_tensor_by_index, 0, count: recipe.inputCount)
+    if recipe.sizeRule != nil { try setInput(width: width, height: height) }
+    let input = try tensor(api.infer_request_get_input_tensor_by_index, 0, count: width * height * 3)
     defer { api.tensor_free(input.tensor) }
     recipe.fillInput(input.values, from: rgb)
     let status = api.infer_request_infer(request)
     guard status == 0 else { throw failed(status) }
+    let size = recipe.outputSize(forInputWidth: width, height: height)
     let output = try tensor(
-      api.infer_request_get_output_tensor_by_index, recipe.output.index, count: recipe.outputCount)
+      api.infer_request_get_output_tensor_by_index, recipe.output.index,
+      count: size.width * size.height * recipe.output.channels)
     defer { api.tensor_free(output.tensor) }
+    // Sizes that follow the picture could not be checked before.
+    if recipe.sizeRule != nil { try checkShape(of: output.tensor, width: width, height: height) }
     return Array(output.values)
+  }
+
+  /// Gives the request an input tensor of a picture's own size.
+  private func setInput(width: Int, height: Int) throws(InferenceError) {
+    let api = model.runtime.api.pointee
+    var dims = recipe.inputShape(width: width, height: height)
+    var tensor: OpaquePointer?
+    var status = dims.withUnsafeMutableBufferPointer {
+      api.tensor_create(OVS_F32, ovs_shape(rank: 4, dims: $0.baseAddress), &tensor)
+    }
+    guard status == 0, let tensor else { throw failed(status) }
+    // The request holds on to it.
+    defer { api.tensor_free(tensor) }
+    status = api.infer_request_set_input_tensor_by_index(request, 0, tensor)
+    guard status == 0 else { throw failed(status) }
+  }
+
+  private func checkShape(of tensor: OpaquePointer, width: Int, height: Int) throws(InferenceError) {
+    let api = model.runtime.api.pointee
+    var shape = ovs_shape()
+    let status = api.tensor_get_shape(tensor, &shape)
+    guard status == 0 else { throw failed(status) }
+    defer { _ = api.shape_free(&shape) }
+    let found = Array(UnsafeBufferPointer(start: shape.dims, count: Int(shape.rank)))
+    guard recipe.takes(outputShape: found, width: width, height: height) else {
+      throw InferenceError(
+        .modelInvalid,
+        "model \(recipe.name): its output is \(describe(found)) for an input of \(width)×\(height), which its recipe "
+          + "does not say")
+    }
   }
 
   private func tensor(

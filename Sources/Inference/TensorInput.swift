@@ -1,11 +1,12 @@
 extension ModelRecipe {
   /// The model's input for a picture of the model's size.
   ///
-  /// - Parameter rgb: `width` × `height` pixels, interleaved, 8 bits.
+  /// - Parameter rgb: `width` × `height` pixels, interleaved, 8 bits; with a size rule, pixels of any such size.
   public func input(of rgb: [UInt8]) -> [Float] {
-    [Float](unsafeUninitializedCapacity: inputCount) { buffer, count in
-      rgb.withUnsafeBufferPointer { fillInput(buffer, from: $0) }
-      count = inputCount
+    precondition(sizeRule != nil || rgb.count == inputCount, "a picture of \(width)×\(height) RGB")
+    return [Float](unsafeUninitializedCapacity: rgb.count) { buffer, count in
+      rgb.withUnsafeBufferPointer { fillInput(UnsafeMutableBufferPointer(rebasing: buffer[..<rgb.count]), from: $0) }
+      count = rgb.count
     }
   }
 
@@ -15,17 +16,17 @@ extension ModelRecipe {
   /// reference does it, and looked up for the pixels.
   ///
   /// - Parameters:
-  ///   - tensor: room for `inputCount` values.
-  ///   - rgb: `width` × `height` pixels, interleaved, 8 bits.
+  ///   - tensor: room for as many values as `rgb` has samples.
+  ///   - rgb: the picture at the input's size, interleaved, 8 bits.
   func fillInput(_ tensor: UnsafeMutableBufferPointer<Float>, from rgb: UnsafeBufferPointer<UInt8>) {
-    precondition(rgb.count == inputCount && tensor.count == inputCount, "a picture of \(width)×\(height) RGB")
+    precondition(rgb.count == tensor.count && rgb.count % 3 == 0, "as many values as samples")
     precondition(mean.count == 3 && deviation.count == 3, "three channels")
     let divisor: Double
     switch scaling {
     case .fixed(let value): divisor = value
     case .maximum: divisor = max(Double(rgb.reduce(0) { max($0, $1) }), 1e-6)
     }
-    let pixels = width * height
+    let pixels = rgb.count / 3
     for channel in 0..<3 {
       let mean = mean[channel]
       let deviation = deviation[channel]

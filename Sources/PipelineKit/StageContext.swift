@@ -118,6 +118,28 @@ public struct RunValues: Sendable {
   }
 }
 
+/// What several stages of a run use together, such as a model that is compiled once: made by whoever asks first.
+public final class SharedObjects: Sendable {
+  private let objects = Mutex<[String: any Sendable]>([:])
+
+  public init() {}
+
+  /// The object of that name, which `make` makes when there is none yet.
+  ///
+  /// Made outside the lock: stages are made one after another, and should two ask at once, one object is thrown away.
+  ///
+  /// - Parameter name: opens with the name of the stage that shares; an object of another type under it is replaced.
+  public func object<T: Sendable>(_ name: String, make: () throws(StageError) -> T) throws(StageError) -> T {
+    if let known = objects.withLock({ $0[name] as? T }) { return known }
+    let made = try make()
+    return objects.withLock { objects in
+      if let known = objects[name] as? T { return known }
+      objects[name] = made
+      return made
+    }
+  }
+}
+
 /// What a stage may use when it is made.
 public struct StageResources: Sendable {
   public var run: RunValues
@@ -129,12 +151,16 @@ public struct StageResources: Sendable {
   public var workingSpace: WorkingSpace
   /// Whether the job names `${item.hash}`: the stage that opens the input then keeps its hash with the item.
   public var keepsSourceHash: Bool
+  /// What the stages of a run share.
+  public let shared: SharedObjects
 
   public init(
     run: RunValues, computeWorkers: Int, facts: RunFacts, decodeLimits: DecodeLimits = DecodeLimits(),
-    workingSpace: WorkingSpace = WorkingSpace(), keepsSourceHash: Bool = false
+    workingSpace: WorkingSpace = WorkingSpace(), keepsSourceHash: Bool = false,
+    shared: SharedObjects = SharedObjects()
   ) {
     self.run = run
+    self.shared = shared
     self.decodeLimits = decodeLimits
     self.workingSpace = workingSpace
     self.keepsSourceHash = keepsSourceHash

@@ -39,7 +39,7 @@ import Testing
     (["lnt", "job.json"], ["unknown command \"lnt\"", "did you mean \"lint\"?", "pipeline help"]),
     (["run", "job.json", "--reprot", "x"], ["unknown option \"--reprot\"", "\"--report\"", "pipeline help run"]),
     (["run", "job.json", "--shard", "1/2"], ["unknown option \"--shard\""]),
-    (["models", "pull"], ["unknown argument \"pull\""]),
+    (["models", "pul"], ["unknown argument \"pul\"", "pull"]),
     (["run"], ["missing argument JOB", "pipeline help run"]),
     (["run", "a.json", "b.json"], ["unexpected argument \"b.json\""]),
     (["schema", "x"], ["unexpected argument \"x\""]),

@@ -55,6 +55,13 @@ struct FakeRuntime {
       bool ov_model_is_dynamic(void *m) { return false; }
       int ov_model_inputs_size(void *m, size_t *n) { *n = 1; return 0; }
       int ov_model_outputs_size(void *m, size_t *n) { *n = 1; return 0; }
+      int ov_model_const_input_by_index(void *m, size_t i, void **p) { *p = (void *)3; return 0; }
+      int ov_model_const_output_by_index(void *m, size_t i, void **p) { *p = (void *)1; return 0; }
+      int ov_port_get_partial_shape(void *p, partial *s) { return -1; }
+      int ov_infer_request_set_input_tensor_by_index(void *r, size_t i, void *t) { return -1; }
+      int ov_tensor_create(int t, shape s, void **out) { return -1; }
+      int ov_tensor_get_shape(void *t, shape *s) { return -1; }
+      int ov_partial_shape_create(int64_t r, const dimension *d, partial *s) { return -1; }
       int ov_model_reshape_single_input(void *m, partial s) { return 0; }
       int ov_partial_shape_create_static(int64_t r, const int64_t *d, partial *s) { return -1; }
       void ov_partial_shape_free(partial *s) {}

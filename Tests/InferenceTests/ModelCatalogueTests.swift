@@ -9,10 +9,36 @@ import Testing
     #expect(Set(ModelCatalogue.all.map(\.fileName)).count == ModelCatalogue.all.count)
     for recipe in ModelCatalogue.all {
       #expect(recipe.mean.count == 3 && recipe.deviation.count == 3)
-      #expect(recipe.sha256 != nil || recipe.md5 != nil)
+      #expect(!recipe.tested || recipe.sha256 != nil)
       #expect(!recipe.source.isEmpty && !recipe.licence.isEmpty)
+      #expect(recipe.url?.hasPrefix("https://") ?? (recipe.note != nil), "\(recipe.name)")
+      #expect(AddedModels.isName(recipe.name) && AddedModels.isFile(recipe.fileName))
+      #expect(recipe.output.labels.isEmpty || recipe.output.labels.count == recipe.output.channels)
     }
     #expect(ModelCatalogue.named("nothing") == nil)
+    #expect(ModelCatalogue.named(ModelCatalogue.defaultName)?.tested == true)
+  }
+
+  @Test func `every entry of the catalogue is whole`() {
+    #expect(ModelCatalogue.problems == [])
+    #expect(ModelCatalogue.all.count == 24)
+    #expect(ModelCatalogue.classAliases.allSatisfy { group in group.count > 1 && group.allSatisfy { ClassNames.folded($0) == $0 } })
+    // A broken entry is left out and reported, and the others stay.
+    let broken = #"{ "models": [ { "name": "a", "file": "a.onnx" }, { "name": "b", "file": "b.onnx", "colour": 1, "#
+      + #""input": { "width": 2, "height": 2, "mean": [0, 0, 0], "std": [1, 1, 1] } } ] }"#
+    let read = ModelCatalogue.read(Array(broken.utf8))
+    #expect(read.recipes.map(\.name) == ["b"])
+    #expect(read.problems.count == 2)
+  }
+
+  /// The recipe that masks are compared with rembg's by.
+  @Test func `u2netp's recipe is rembg's`() throws {
+    let recipe = try #require(ModelCatalogue.named("u2netp"))
+    #expect((recipe.width, recipe.height) == (320, 320))
+    #expect(recipe.mean == [0.485, 0.456, 0.406] && recipe.deviation == [0.229, 0.224, 0.225])
+    #expect(recipe.scaling == .maximum && recipe.layout == .nchw && recipe.channelOrder == .rgb)
+    #expect(recipe.resampling == .lanczos && recipe.activation == .none && recipe.normalisation == .minimumToMaximum)
+    #expect(recipe.output == ModelRecipe.Output() && recipe.emptyBelow == 0.1 && recipe.sizeRule == nil)
   }
 
   @Test func `digests are those of the published test vector`() throws {

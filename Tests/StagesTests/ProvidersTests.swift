@@ -23,14 +23,14 @@ import Testing
       self.answer = answer
     }
 
-    func matte(of picture: Image) throws(StageError) -> FoundMatte? {
+    func find(in picture: Image) throws(StageError) -> FoundMatte? {
       calls.withLock { $0 += 1 }
       guard let score = try answer() else { return nil }
       let matte = try StageError.imaging { () throws(ImagingError) in
         try Image(width: 1, height: 1, bands: 1, bytes: [255])
       }
       return FoundMatte(
-        matte: matte,
+        pixels: .image(matte),
         record: MatteRecord(
           provider: "test", model: name, score: score, coverage: 0.5, softness: 0, islands: 1, border: 0))
     }
@@ -144,7 +144,7 @@ import Testing
     #expect(counted.made.load(ordering: .relaxed) == 0)
     let group = DispatchGroup()
     for caller in 0..<8 {
-      DispatchQueue(label: "caller \(caller)").async(group: group) { _ = try? spare.matte(of: picture) }
+      DispatchQueue(label: "caller \(caller)").async(group: group) { _ = try? spare.find(in: picture) }
     }
     group.wait()
     #expect(counted.made.load(ordering: .relaxed) == 1)
@@ -157,7 +157,7 @@ import Testing
     }
     let picture = try Pictures.solid(2, 2, 1, 2, 3)
     for _ in 0..<2 {
-      #expect(throws: StageError.self) { try spare.matte(of: picture) }
+      #expect(throws: StageError.self) { try spare.find(in: picture) }
     }
   }
 

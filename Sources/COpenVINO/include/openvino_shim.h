@@ -59,6 +59,10 @@ typedef struct {
   X(bool, model_is_dynamic, (const ovs_model *_Nonnull model))                                                         \
   X(ovs_status, model_inputs_size, (const ovs_model *_Nonnull model, size_t *_Nonnull count))                          \
   X(ovs_status, model_outputs_size, (const ovs_model *_Nonnull model, size_t *_Nonnull count))                         \
+  X(ovs_status, model_const_input_by_index,                                                                            \
+    (const ovs_model *_Nonnull model, size_t index, ovs_port *_Nullable *_Nonnull port))                               \
+  X(ovs_status, model_const_output_by_index,                                                                           \
+    (const ovs_model *_Nonnull model, size_t index, ovs_port *_Nullable *_Nonnull port))                               \
   X(ovs_status, compiled_model_input_by_index,                                                                         \
     (const ovs_compiled *_Nonnull compiled, size_t index, ovs_port *_Nullable *_Nonnull port))                         \
   X(ovs_status, compiled_model_output_by_index,                                                                        \
@@ -69,6 +73,8 @@ typedef struct {
     (const ovs_compiled *_Nonnull compiled, ovs_request *_Nullable *_Nonnull request))                                 \
   X(void, compiled_model_free, (ovs_compiled *_Nullable compiled))                                                     \
   X(ovs_status, const_port_get_shape, (const ovs_port *_Nonnull port, ovs_shape *_Nonnull shape))                      \
+  X(ovs_status, port_get_partial_shape,                                                                                \
+    (const ovs_port *_Nonnull port, ovs_partial_shape *_Nonnull shape))                                                \
   X(ovs_status, port_get_element_type, (const ovs_port *_Nonnull port, int32_t *_Nonnull type))                        \
   X(void, output_const_port_free, (ovs_port *_Nullable port))                                                          \
   X(ovs_status, shape_free, (ovs_shape *_Nonnull shape))                                                               \
@@ -76,11 +82,17 @@ typedef struct {
     (const ovs_request *_Nonnull request, size_t index, ovs_tensor *_Nullable *_Nonnull tensor))                       \
   X(ovs_status, infer_request_get_output_tensor_by_index,                                                              \
     (const ovs_request *_Nonnull request, size_t index, ovs_tensor *_Nullable *_Nonnull tensor))                       \
+  X(ovs_status, infer_request_set_input_tensor_by_index,                                                               \
+    (ovs_request *_Nonnull request, size_t index, const ovs_tensor *_Nonnull tensor))                                  \
   X(ovs_status, infer_request_infer, (ovs_request *_Nonnull request))                                                  \
   X(void, infer_request_free, (ovs_request *_Nullable request))                                                        \
+  X(ovs_status, tensor_create, (int32_t type, ovs_shape shape, ovs_tensor *_Nullable *_Nonnull tensor))                \
+  X(ovs_status, tensor_get_shape, (const ovs_tensor *_Nonnull tensor, ovs_shape *_Nonnull shape))                      \
   X(ovs_status, tensor_get_size, (const ovs_tensor *_Nonnull tensor, size_t *_Nonnull elements))                       \
   X(ovs_status, tensor_data, (const ovs_tensor *_Nonnull tensor, void *_Nullable *_Nonnull data))                      \
   X(void, tensor_free, (ovs_tensor *_Nullable tensor))                                                                 \
+  X(ovs_status, partial_shape_create,                                                                                  \
+    (int64_t rank, const ovs_dimension *_Nonnull dims, ovs_partial_shape *_Nonnull shape))                             \
   X(ovs_status, partial_shape_create_static,                                                                           \
     (int64_t rank, const int64_t *_Nonnull dims, ovs_partial_shape *_Nonnull shape))                                   \
   X(void, partial_shape_free, (ovs_partial_shape *_Nonnull shape))                                                     \

@@ -136,17 +136,19 @@ enum DoctorCommand {
     } catch {
       checks.append(Check(name: "OpenVINO", state: .lack, detail: error.message, remedy: error.hint))
     }
-    for status in ModelCatalogue.status(verify: true, home: home) {
+    // The catalogue is long, and of most models there is nothing to say but that they are not here.
+    let statuses = ModelCatalogue.status(verify: true, home: home)
+    for status in statuses where status.state != .missing || status.recipe.name == ModelCatalogue.defaultName {
       let name = status.recipe.name
       // Jobs name the others only by choice.
-      let isNeeded = status.recipe.tested
+      let isNeeded = name == ModelCatalogue.defaultName
       var check = Check(name: name, state: .ok, detail: "")
       switch status.state {
       case .missing:
         check.state = isNeeded ? .lack : .note
         check.detail = "not installed"
         if isNeeded {
-          check.remedy = "make demo, or put \(status.recipe.fileName) into \(home.models)"
+          check.remedy = "make demo, or pipeline models pull \(name)"
         }
       case .present, .unverified: check.detail = "unverified: there is no published checksum; \(status.path ?? "")"
       case .verified: check.detail = "verified, \(status.path ?? "")"

@@ -54,16 +54,24 @@ extension Segment {
 
   static let minScore = Field<Double>.number(
     "minScore", in: 0...1, default: 0.75,
-    help: "masks with a score below this are not good enough: the next provider is asked, then `otherwise` decides")
+    help:
+      "masks with a score below this are not good enough: the next provider is asked, then `otherwise` decides; the "
+      + "default was found with u2netp, of which it passes on a quarter")
   static let otherwise = Field<Otherwise?>.choice(
     "otherwise",
     help: "what happens when no provider made a mask of at least `minScore`; left out, the best mask is used, with the "
       + "warning low-score")
 
-  static let judgingFields: [any FieldDeclaration] = [providers, minScore, otherwise, ReviewCopy.field]
+  static let judge = Field<Judge>.choice(
+    "judge", default: .mask, help: "what a mask's entry in the report is made from")
+  static let judgingFields: [any FieldDeclaration] = [providers, judge, minScore, otherwise, ReviewCopy.field]
+
+  /// The settings of each provider.
+  static func entries(of settings: Settings) -> [Settings] {
+    settings.isSet(providers) ? settings[providers] : [settings]
+  }
 
   static func checkProviders(_ settings: Settings) -> [Diagnostic] {
-    let entries = settings[providers]
     var findings: [Diagnostic] = []
     if settings.isSet(providers) {
       for field in providerFields where settings.isSet(field) {
@@ -72,8 +80,8 @@ extension Segment {
             .error, "conflicting-keys", at: field, "\"\(field.name)\" has no meaning with \"providers\"",
             hint: "put it into the first of the providers"))
       }
-      for (index, entry) in entries.enumerated() {
-        findings += checkProvider(entry)
+      for (index, entry) in settings[providers].enumerated() {
+        findings += ModelFields.check(entry)
         if index == 0, entry.isSet(on) {
           findings.append(
             entry.diagnostic(
@@ -86,7 +94,7 @@ extension Segment {
         }
       }
     } else {
-      findings += checkProvider(settings)
+      findings += ModelFields.check(settings)
     }
     if settings[otherwise] == .review, !settings.isSet(ReviewCopy.field) {
       findings.append(
@@ -98,17 +106,11 @@ extension Segment {
     if settings.isSet(ReviewCopy.field), settings[otherwise] == nil {
       findings.append(
         settings.diagnostic(
-          .error, "not-applicable", at: ReviewCopy.field, "\"review\" has no meaning without \"otherwise\": \"review\""))
+          .error, "not-applicable", at: ReviewCopy.field, "\"review\" has no meaning without \"otherwise\": \"review\"")
+      )
     }
     return findings + ReviewCopy.check(settings)
   }
-}
-
-/// A mask and how far it can be trusted.
-struct FoundMatte: Sendable {
-  /// 1 band, the picture's size, 255 on the subject.
-  var matte: Image
-  var record: MatteRecord
 }
 
 /// The providers of a stage, asked in turn until one makes a mask that is good enough.
@@ -155,10 +157,12 @@ struct ProviderChain: Sendable {
   /// is compiled when the first of them comes, and costs no memory before.
   init(_ settings: Settings, resources: StageResources) throws(StageError) {
     var entries: [Entry] = []
-    for (index, entry) in (settings.isSet(Segment.providers) ? settings[Segment.providers] : [settings]).enumerated() {
+    for (index, entry) in Segment.entries(of: settings).enumerated() {
       let on = index == 0 ? nil : Set(entry[Segment.on])
       entries.append(
-        Entry(segmenter: try Segment.segmenter(entry, isSpare: index > 0, resources: resources), on: on))
+        Entry(
+          segmenter: try Segment.segmenter(
+            entry, judge: settings[Segment.judge], isSpare: index > 0, resources: resources), on: on))
     }
     let isJudged =
       settings.isSet(Segment.minScore) || settings[Segment.otherwise] != nil
@@ -192,12 +196,12 @@ struct ProviderChain: Sendable {
         throw StageError("cancelled", "the picture was given up before its mask was made")
       }
       do throws(StageError) {
-        guard let found = try entry.segmenter.matte(of: picture) else {
+        guard let found = try entry.segmenter.find(in: picture) else {
           trouble = .empty
           reasons.append("\(entry.segmenter.name) found nothing")
           continue
         }
-        context.note(matte: found.record)
+        for record in [found.record] + found.named { context.note(matte: record) }
         guard let minScore, found.record.score < minScore else { return .found(found) }
         trouble = .lowScore
         reasons.append(
@@ -240,7 +244,7 @@ final class SpareSegmenter: Segmenter {
     self.make = make
   }
 
-  func matte(of picture: Image) throws(StageError) -> FoundMatte? { try ready().get().matte(of: picture) }
+  func find(in picture: Image) throws(StageError) -> FoundMatte? { try ready().get().find(in: picture) }
 
   /// One caller makes it and the others wait; no lock is held meanwhile.
   private func ready() -> Result<any Segmenter, StageError> {

@@ -42,13 +42,10 @@ public struct Segment: Stage {
   }
 
   static let provider = Field<Provider>.choice("provider", default: .local, help: "who finds the subject")
-  static let model = Field<String>.text(
-    "model", default: "u2netp", when: FieldCondition("provider", in: ["local"]),
-    help: "a model of the catalogue; `pipeline models list` names them")
   static let precision = Field<Precision>.choice(
     "precision", default: .f32, when: FieldCondition("provider", in: ["local"]), help: "the arithmetic of the model")
   /// What a single provider takes, and each of several.
-  static let providerFields: [any FieldDeclaration] = [provider, model, precision]
+  static let providerFields: [any FieldDeclaration] = [provider] + ModelFields.all + [precision]
   static let onEmpty = Field<OnEmpty>.choice(
     "onEmpty", default: .fail, help: "what happens when the model finds nothing")
   static let output = Field<Output>.choice("output", default: .cutout, help: "what the picture becomes")
@@ -62,6 +59,10 @@ public struct Segment: Stage {
         + "map is flat or, with u2netp, nowhere reaches a tenth; a picture without a subject may still give some mask.",
       "The model sees the picture's colours after its colour profile was applied. rembg ignores profiles, so masks of "
         + "pictures with a profile that is not sRGB can differ from rembg's.",
+      "A model that knows classes gives soft masks: the share that the model's scores leave to the chosen classes, each "
+        + "pixel by itself, which is then enlarged. Nothing was found when no pixel has a share of half or more. Classes "
+        + "have many spellings, and the usual ones are known: airplane and aeroplane, couch and sofa, tv monitor.",
+      "Stages of one run that use the same model with the same precision share it, and look at a picture once.",
       "Every mask gets a score from 0 to 1, which costs next to nothing and stands in the report with what it is made "
         + "from: how much of the mask is neither subject nor background, how long its outline is, and how much of the "
         + "border it touches. On 60 photos with true masks (u2netp) its ranks agree with 0.75 with those of the true "
@@ -74,6 +75,11 @@ public struct Segment: Stage {
       #"{ "stage": "segment" }"#,
       #"{ "stage": "segment", "provider": "local", "model": "u2netp", "precision": "fast", "onEmpty": "keep" }"#,
       #"{ "stage": "segment", "output": "mask" }"#,
+      #"{ "stage": "segment", "model": "deeplabv3-257", "classes": ["person", "dog"] }"#,
+      """
+      { "stage": "segment", "model": "models/own.onnx", \
+      "recipe": { "input": { "mean": [0.5, 0.5, 0.5], "std": [1, 1, 1] }, "output": { "activation": "sigmoid" } } }
+      """,
       #"{ "stage": "segment", "providers": [{ "model": "u2netp" }, { "model": "isnet-general-use", "on": ["lowScore"] }] }"#,
       #"{ "stage": "segment", "otherwise": "review", "review": { "to": "review/${item.dir}/${item.name}" } }"#,
     ])
@@ -84,6 +90,8 @@ public struct Segment: Stage {
       removes: settings[output] == .mask ? [.alpha, .encoded] : .encoded)
     // The picture without its alpha, the matte, and the picture with its new alpha.
     plan.workingBytes = { width, height in width * height * 8 }
+    let entries = entries(of: settings)
+    plan.helperFiles = entries.flatMap { ModelFields.helperFiles($0) }
     if settings[otherwise] == .review, let review = settings[ReviewCopy.field] {
       plan.copies = [review[ReviewCopy.to]]
     }
@@ -91,19 +99,6 @@ public struct Segment: Stage {
   }
 
   public static func check(_ settings: Settings) -> [Diagnostic] { checkProviders(settings) }
-
-  /// The fields of one provider.
-  static func checkProvider(_ settings: Settings) -> [Diagnostic] {
-    let name = settings[model]
-    guard !name.contains("${"), ModelCatalogue.named(name) == nil else { return [] }
-    let names = ModelCatalogue.all.map(\.name)
-    let near = NearestName.suggestion(for: name, among: names)
-    return [
-      settings.diagnostic(
-        .error, "unknown-model", at: model, "unknown model \"\(name)\"",
-        hint: near.map { "did you mean \"\($0)\"?" } ?? "known: " + names.joined(separator: ", "))
-    ]
-  }
 
   private let providers: ProviderChain
   private let otherwise: Otherwise?
@@ -123,7 +118,7 @@ public struct Segment: Stage {
     let picture = try item.image(in: context)
     let matte: Image
     switch try providers.answer(for: picture, in: context) {
-    case .found(let found): matte = found.matte
+    case .found(let found): matte = try found.matte(over: picture)
     case .shortfall(let shortfall):
       if shortfall.isEmpty, onEmpty != .fail || otherwise == nil {
         matte = try emptyMatte(for: picture, context)
@@ -139,7 +134,7 @@ public struct Segment: Stage {
         case nil:
           guard let best = shortfall.best else { throw shortfall.failure }
           context.warn("low-score", shortfall.reason)
-          matte = best.matte
+          matte = try best.matte(over: picture)
         }
       }
     }
@@ -173,32 +168,6 @@ public struct Segment: Stage {
       try Image(
         width: picture.width, height: picture.height, bands: 1,
         bytes: [UInt8](repeating: level, count: picture.width * picture.height))
-    }
-  }
-}
-
-/// Who finds the subject of a picture.
-protocol Segmenter: Sendable {
-  /// For messages: the model's name, or the service's.
-  var name: String { get }
-
-  /// The matte of a picture, with its score; nil when nothing was found.
-  func matte(of picture: Image) throws(StageError) -> FoundMatte?
-}
-
-extension Segment {
-  /// - Parameter isSpare: whether it may never be asked: it is then made when it is, after a look at what it needs.
-  static func segmenter(
-    _ settings: Settings, isSpare: Bool, resources: StageResources
-  ) throws(StageError) -> any Segmenter {
-    switch settings[provider] {
-    case .local:
-      let (name, precision) = (settings[model], settings[precision])
-      guard isSpare else { return try LocalSegmenter(model: name, precision: precision, resources: resources) }
-      try LocalSegmenter.check(model: name)
-      return SpareSegmenter(name: name) { () throws(StageError) in
-        try LocalSegmenter(model: name, precision: precision, isSpare: true, resources: resources)
-      }
     }
   }
 }
