@@ -7,7 +7,8 @@
 /// border is often one of which a part is missing. What a model is sure of and wrong about, such as a reflection in
 /// water, the score does not show; nor did the model's maps of the mirrored, upside-down, coarser or smaller picture.
 public struct MatteScore: Sendable, Hashable {
-  /// 0…1: `(1 − softness) − 0.01 · (outline − 4) − 0.6 · border`, cut to that range. 0 where there is no subject.
+  /// 0…1: `(1 − softness) − 0.01 · (outline − 4) − 0.6 · min(border, 0.16)`, cut to that range; 0 where there is no
+  /// subject. No photo of those had a larger border: close-ups touch half of it and are none the worse.
   public let score: Double
   /// The subject's share of the map, 0…1: pixels above 0.5.
   public let coverage: Double
@@ -27,6 +28,7 @@ public struct MatteScore: Sendable, Hashable {
 
   static let outlineWeight = 0.01
   static let borderWeight = 0.6
+  static let mostBorder = 0.16
 
   /// Judges a map at the model's size.
   ///
@@ -85,7 +87,8 @@ public struct MatteScore: Sendable, Hashable {
       return
     }
     // Less than 4 where the border cuts the outline off.
-    let value = 1 - softness - Self.outlineWeight * max(0, outline - 4) - Self.borderWeight * border
+    let value =
+      1 - softness - Self.outlineWeight * max(0, outline - 4) - Self.borderWeight * min(border, Self.mostBorder)
     score = min(max(value, 0), 1)
   }
 

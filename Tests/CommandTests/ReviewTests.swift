@@ -1,3 +1,4 @@
+import Glibc
 import Imaging
 import Inference
 import JobSyntax
@@ -9,6 +10,7 @@ private let modelIsInstalled: Bool = {
   guard let u2netp = ModelCatalogue.named("u2netp") else { return false }
   return (try? home.locateRuntime()) != nil && (try? ModelCatalogue.locate(u2netp, home: home)) != nil
 }()
+private let testData = getenv("PIPELINE_TEST_DATA").map { String(cString: $0) } ?? "../shared/data"
 private let needsModel: Comment = "needs the OpenVINO runtime and u2netp: make provision"
 
 /// Scores, further providers and pictures put aside for a person, from outside.
@@ -62,6 +64,56 @@ private let needsModel: Comment = "needs the OpenVINO runtime and u2netp: make p
     #expect(matte["border"]?.numberValue?.double == 0)
     for key in ["softness", "score"] { #expect(matte[key]?.numberValue?.double != nil) }
     #expect(matte["flip"] == nil)
+  }
+
+  @Test("the mirror image is looked at where the job says so", .enabled(if: modelIsInstalled, needsModel))
+  func flip() throws {
+    let (scene, _, _) = try scene()
+    job(scene, "")
+    #expect(scene.run("run", "job.json", "--report", "report.json").exitCode == 0)
+    let plain = try #require(try item("ball.png", try scene.report())["mattes"]?.arrayValue?.first)
+    job(scene, #", "judge": "flip""#)
+    let result = scene.run("run", "job.json", "--report", "report.json")
+    #expect(result.exitCode == 0, "\(result.error)")
+    let judged = try #require(try item("ball.png", try scene.report())["mattes"]?.arrayValue?.first)
+    let agreement = try #require(judged["flip"]?.numberValue?.double)
+    #expect(agreement > 0.9 && agreement <= 1)
+    #expect(judged["score"]?.numberValue?.double == plain["score"]?.numberValue?.double)
+  }
+
+  /// u2netp is at a loss before four bronze men in front of a wall (score 0.17), and sure of the other photo.
+  @Test(
+    "only the hard photo goes to the second model",
+    .enabled(
+      if: modelIsInstalled && access(testData + "/models", R_OK) == 0 && access(testData + "/matte", R_OK) == 0,
+      "needs the OpenVINO runtime, u2netp (make provision) and the test data (PIPELINE_TEST_DATA)"))
+  func secondModel() throws {
+    let (scene, _, _) = try scene()
+    for name in ["0605", "0355"] {
+      let photo = try #require(TemporaryFolder.read("\(testData)/matte/ecssd/images/\(name).jpg"))
+      scene.folder.write(photo, to: "in/b/\(name).jpg")
+    }
+    let model = try #require(TemporaryFolder.read(testData + "/models/deeplabv3_257_mv_gpu.tflite"))
+    scene.folder.write(model, to: "models/deeplab.tflite")
+    let second =
+      #"{ "model": "models/deeplab.tflite", "recipe": "deeplabv3-257", "classes": ["person"], "on": ["lowScore"] }"#
+    job(scene, ", \"providers\": [{ \"model\": \"u2netp\" }, \(second)], \"minScore\": 0.5")
+    let result = scene.run("run", "job.json", "--report", "report.json")
+    #expect(result.exitCode == 0, "\(result.error)")
+    let report = try scene.report()
+    func models(_ name: String) throws -> [String?] {
+      try #require(try item(name, report)["mattes"]?.arrayValue).map { $0["model"]?.stringValue }
+    }
+    #expect(try models("0355.jpg") == ["u2netp"])
+    #expect(try models("ball.png") == ["u2netp"])
+    #expect(try models("0605.jpg") == ["u2netp", "models/deeplab.tflite"])
+    let scores = try #require(try item("0605.jpg", report)["mattes"]?.arrayValue).map {
+      $0["score"]?.numberValue?.double ?? 0
+    }
+    #expect(scores[0] < 0.5 && scores[1] >= 0.5, "\(scores)")
+    #expect(try item("0605.jpg", report)["warnings"]?.arrayValue?.isEmpty == true)
+    #expect(report["run"]?["model"]?["name"]?.stringValue == "u2netp")
+    #expect(report["run"]?["model.models/deeplab.tflite"]?["verified"]?.boolValue != nil)
   }
 
   @Test("a low score asks the next provider, and no other picture does", .enabled(if: modelIsInstalled, needsModel))

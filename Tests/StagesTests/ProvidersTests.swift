@@ -167,7 +167,7 @@ import Testing
     for json in [
       #""providers": [{ "provider": "local", "model": "u2netp" }]"#,
       #""providers": [{}, { "model": "u2net", "on": ["lowScore", "empty"] }, { "on": ["quota", "temporary"] }]"#,
-      #""minScore": 0.4"#,
+      #""minScore": 0.4"#, #""judge": "flip""#,
       #""otherwise": "fail""#,
       #""otherwise": "review", "review": { "to": "review/${item.dir}/${item.name}" }"#,
     ] {
