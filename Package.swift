@@ -71,7 +71,9 @@ let package = Package(
       dependencies: ["Engine", "Stages", "PipelineKit", "Imaging", "JobSyntax", "TestSupport"]),
     .testTarget(
       name: "CommandTests",
-      dependencies: ["PipelineCommand", "Engine", "Stages", "PipelineKit", "Imaging", "JobSyntax", "TestSupport"]),
+      dependencies: [
+        "PipelineCommand", "Engine", "Stages", "PipelineKit", "Imaging", "Inference", "JobSyntax", "TestSupport",
+      ]),
   ],
   swiftLanguageModes: [.v6]
 )

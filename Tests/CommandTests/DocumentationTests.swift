@@ -1,5 +1,6 @@
 import Engine
 import Glibc
+import Inference
 import JobSyntax
 import PipelineKit
 import Stages
@@ -83,6 +84,16 @@ import Testing
   @Test(.enabled(if: demoPhotos != nil, "the demo photos and the model are not installed"), arguments: jobs)
   func exampleJobsRun(_ name: String) throws {
     let demo = try #require(Self.demoPhotos)
+    // A job with another model than the default waits for whoever has fetched it.
+    let (job, _) = StrictJSON.parse(
+      SourceFile(name: name, text: TemporaryFolder.read(Self.package + "/pipelines/" + name) ?? []))
+    for stage in job?["stages"]?.arrayValue ?? [] {
+      guard let model = stage["model"]?.stringValue, !model.hasPrefix("$") else { continue }
+      let recipe = try #require(ModelCatalogue.named(model), "\(model)")
+      guard (try? ModelCatalogue.locate(recipe)) != nil else {
+        try Test.cancel("needs the model \(model): pipeline models pull \(model)")
+      }
+    }
     let folder = TemporaryFolder()
     folder.write(TemporaryFolder.read(Self.package + "/pipelines/" + name) ?? [], to: name)
     folder.write(TemporaryFolder.read(Self.package + "/pipelines/products.csv") ?? [], to: "products.csv")

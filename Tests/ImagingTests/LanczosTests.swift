@@ -82,4 +82,22 @@ import Testing
       #expect([result[column], result[5_000 + column]] == alone)
     }
   }
+
+  /// Worked out by hand: areas that pixels cover, and triangles of the ratio's width with weights that sum to 1.
+  @Test(arguments: [
+    (LanczosResampler.Filter.area, [0, 100, 200, 50], [UInt8(50), 125]), (.area, [0, 90, 150], [30, 130]),
+    (.bilinear, [0, 100, 200, 50], [71, 121]), (.area, [0, 100], [0, 25, 75, 100]),
+    (.bilinear, [0, 100], [0, 25, 75, 100]),
+  ])
+  func `other kernels`(_ filter: LanczosResampler.Filter, _ samples: [UInt8], _ wanted: [UInt8]) {
+    let (row, column) = samples.withUnsafeBufferPointer { bytes in
+      (
+        LanczosResampler.resize(
+          bytes, width: samples.count, height: 1, bands: 1, toWidth: wanted.count, toHeight: 1, filter: filter),
+        LanczosResampler.resize(
+          bytes, width: 1, height: samples.count, bands: 1, toWidth: 1, toHeight: wanted.count, filter: filter)
+      )
+    }
+    #expect(row == wanted && column == wanted)
+  }
 }

@@ -51,7 +51,8 @@ struct ModelKindsTests {
     let recipe = recipe(sizeRule: nil, width: 4, height: 2)
     let pool = try InferencePool(try Model(recipe: recipe, file: file, requests: 1, threads: 1))
     let output = try pool.map(of: (0..<24).map { UInt8($0 * 10) })
-    #expect(close(try #require(try recipe.maskMap(of: output).values), (0..<8).map { sigmoid(Float($0 * 30 + 20) / 255) }))
+    #expect(
+      close(try #require(try recipe.maskMap(of: output).values), (0..<8).map { sigmoid(Float($0 * 30 + 20) / 255) }))
   }
 
   @Test func `channels where pixels should be are refused`() throws {
@@ -68,7 +69,8 @@ struct ModelKindsTests {
     let place = PipelineHome(variable: { name in
       switch name {
       case "PIPELINE_HOME": home.path
-      case "PIPELINE_OPENVINO": (try? PipelineHome.current.locateRuntime()).map { String($0[..<($0.lastIndex(of: "/") ?? $0.endIndex)]) }
+      case "PIPELINE_OPENVINO":
+        (try? PipelineHome.current.locateRuntime()).map { String($0[..<($0.lastIndex(of: "/") ?? $0.endIndex)]) }
       default: nil
       }
     })
@@ -79,10 +81,14 @@ struct ModelKindsTests {
     draft.activation = ModelRecipe.Activation.none
     draft.subject = 1
     try AddedModels.add(file, name: "mine", draft: draft, home: place)
-    #expect(home.tree().filter { !$0.hasSuffix("/") && !$0.hasSuffix("lock") } == ["models/mine.model.json", "models/mine.onnx", "models/pins.json"])
+    #expect(
+      home.tree().filter { !$0.hasSuffix("/") && !$0.hasSuffix("lock") } == [
+        "models/mine.model.json", "models/mine.onnx", "models/pins.json",
+      ])
     #expect(ModelCatalogue.names(home: place).last == "mine")
     let recipe = try #require(try ModelCatalogue.named("mine", home: place))
-    #expect(recipe.width == 5 && recipe.height == 4 && recipe.output.channels == 3 && recipe.output.subject == .channel(1))
+    #expect(
+      recipe.width == 5 && recipe.height == 4 && recipe.output.channels == 3 && recipe.output.subject == .channel(1))
     let model = try Model(recipe: recipe, requests: 1, threads: 1, home: place)
     #expect(!model.verified)
     #expect(ModelCatalogue.status(verify: true, home: place).last?.state == .unverified)
@@ -91,7 +97,9 @@ struct ModelKindsTests {
     let error = failure { () throws(InferenceError) in try Model(recipe: recipe, requests: 1, threads: 1, home: place) }
     #expect(error?.code == .checksum)
     for name in ["u2netp", "../mine", "a.onnx", "", ".x", "a b"] {
-      #expect(failure { () throws(InferenceError) in try AddedModels.add(file, name: name, draft: draft, home: place) } != nil)
+      #expect(
+        failure { () throws(InferenceError) in try AddedModels.add(file, name: name, draft: draft, home: place) } != nil
+      )
     }
   }
 

@@ -12,13 +12,16 @@ import Testing
     return RecipeDraft.read(try #require(root), file: "recipe.json", isEntry: isEntry)
   }
 
-  private func completed(_ json: String, input: ModelFacts.Shape, _ outputs: ModelFacts.Shape...) throws -> ModelRecipe {
+  private func completed(_ json: String, input: ModelFacts.Shape, _ outputs: ModelFacts.Shape...) throws -> ModelRecipe
+  {
     let (draft, diagnostics) = try read(json)
     try #require(diagnostics.isEmpty, "\(diagnostics.map(\.message))")
     return try draft.completed(with: ModelFacts(input: input, outputs: outputs), name: "own", fileName: "own.onnx")
   }
 
-  private func refusal(_ json: String, input: ModelFacts.Shape, _ outputs: ModelFacts.Shape...) throws -> InferenceError? {
+  private func refusal(_ json: String, input: ModelFacts.Shape, _ outputs: ModelFacts.Shape...) throws
+    -> InferenceError?
+  {
     let (draft, _) = try read(json)
     do throws(InferenceError) {
       _ = try draft.completed(with: ModelFacts(input: input, outputs: outputs), name: "own", fileName: "own.onnx")
@@ -34,7 +37,10 @@ import Testing
     #expect(planar.output == ModelRecipe.Output(width: 100, height: 50))
     #expect(planar.scaling == .fixed(255) && planar.normalisation == .minimumToMaximum && planar.activation == .none)
     let classes = try completed(
-      #"{ "input": { "mean": [1, 1, 1], "std": [1, 1, 1], "scale": 127.5 }, "output": { "activation": "softmax", "background": 0 } }"#,
+      """
+      { "input": { "mean": [1, 1, 1], "std": [1, 1, 1], "scale": 127.5 },
+        "output": { "activation": "softmax", "background": 0 } }
+      """,
       input: [1, 257, 257, 3], [1, 257, 257, 21])
     #expect(classes.layout == .nhwc && classes.output.layout == .nhwc && classes.output.channels == 21)
     #expect(classes.output.width == nil && classes.output.subject == .allBut(0))
@@ -72,8 +78,6 @@ import Testing
     #expect(try refusal(far, input: [1, 3, 9, 9], [1, 1, 9, 9])?.message.contains("output.index") == true)
   }
 
-  
-
   @Test func `like takes a catalogue model's values, not its size`() throws {
     let recipe = try completed(#"{ "like": "u2netp" }"#, input: [1, 3, 512, 512], [1, 1, 512, 512])
     #expect(recipe.width == 512 && recipe.mean == [0.485, 0.456, 0.406] && recipe.scaling == .maximum)
@@ -89,7 +93,8 @@ import Testing
       """
     let messages = try read(json).diagnostics.map(\.message)
     for part in [
-      "\"mean\" expects three numbers", "\"std\" expects three numbers other than 0", "\"order\" expects one of: rgb, bgr",
+      "\"mean\" expects three numbers", "\"std\" expects three numbers other than 0",
+      "\"order\" expects one of: rgb, bgr",
       "unknown key \"widht\" in \"input\"", "\"scale\" expects", "\"labels\" expects", "\"activation\" expects",
       "\"sha256\" expects", "unknown key \"colour\" in the recipe",
     ] {
@@ -130,7 +135,9 @@ import Testing
 @Suite struct NamedMaskMapTests {
   private let labels = ["background", "aeroplane", "dog"]
 
-  private func recipe(_ activation: ModelRecipe.Activation = .softmax, layout: ModelRecipe.Layout = .nhwc) -> ModelRecipe {
+  private func recipe(_ activation: ModelRecipe.Activation = .softmax, layout: ModelRecipe.Layout = .nhwc)
+    -> ModelRecipe
+  {
     ModelRecipe(
       name: "t", fileName: "t", source: "", licence: "", width: 8, height: 8, mean: [0, 0, 0], deviation: [1, 1, 1],
       output: .init(layout: layout, channels: 3, subject: .allBut(0), width: 2, height: 1, labels: labels),
@@ -155,7 +162,8 @@ import Testing
     let all = try recipe().maskMaps(of: scores, classes: ["*"])
     #expect(all == maps)
     let plain = try recipe().maskMaps(of: scores)
-    #expect(plain.count == 1 && close(try #require(plain[0].map.values), [0.875, 0.2]))
+    #expect(plain.count == 1)
+    #expect(close(try #require(plain[0].map.values), [0.875, 0.2]))
   }
 
   @Test func `planes give what pixels give, and sigmoids are not summed`() throws {

@@ -40,7 +40,9 @@ enum WrittenModels {
   }()
 
   // Protocol Buffers: a field of bytes, and one of a number.
-  private static func field(_ tag: Int, _ bytes: [UInt8]) -> [UInt8] { varint(tag << 3 | 2) + varint(bytes.count) + bytes }
+  private static func field(_ tag: Int, _ bytes: [UInt8]) -> [UInt8] {
+    varint(tag << 3 | 2) + varint(bytes.count) + bytes
+  }
   private static func number(_ tag: Int, _ value: Int) -> [UInt8] { varint(tag << 3) + varint(value) }
 
   private static func varint(_ value: Int) -> [UInt8] {

@@ -90,7 +90,8 @@ public final class FileServer: Sendable {
       guard count > 0 else { return }
       text += piece[..<count]
     }
-    let lines = String(decoding: text, as: UTF8.self).replacing("\r\n", with: "\n").split(separator: "\n").map(String.init)
+    let lines = String(decoding: text, as: UTF8.self).replacing("\r\n", with: "\n").split(separator: "\n").map(
+      String.init)
     var headers: [String: String] = [:]
     for line in lines.dropFirst() {
       let parts = line.split(separator: ":", maxSplits: 1)
@@ -129,7 +130,7 @@ public final class FileServer: Sendable {
   private func send(_ connection: Int32, _ bytes: ArraySlice<UInt8>) {
     var rest = bytes
     while !rest.isEmpty {
-      let count = rest.withUnsafeBytes { Glibc.send(connection, $0.baseAddress, $0.count, Int32(MSG_NOSIGNAL.rawValue)) }
+      let count = rest.withUnsafeBytes { Glibc.send(connection, $0.baseAddress, $0.count, Int32(MSG_NOSIGNAL)) }
       guard count > 0 else { return }
       rest = rest.dropFirst(count)
     }

@@ -74,7 +74,8 @@ public enum ModelCatalogue {
     let fetch =
       recipe.url == nil
       ? "put \(recipe.fileName) (\(recipe.source)) into \(home.models)"
-      : "`pipeline models pull \(recipe.name)` fetches it, or put \(recipe.fileName) (\(recipe.source)) into \(home.models)"
+      : "`pipeline models pull \(recipe.name)` fetches it, or put \(recipe.fileName) (\(recipe.source)) into "
+        + home.models
     throw InferenceError(
       .modelMissing, "model \(recipe.name) was not found; looked for \(places.joined(separator: ", "))",
       hint: (recipe.name == defaultName ? "`make demo` installs it; " : "") + fetch)

@@ -27,7 +27,8 @@ struct ModelPins {
     guard let pinned = try pins()[recipe.name], pinned != digest.sha256 else { return }
     throw InferenceError(
       .checksum,
-      "\(file) is not the file that was first used as model \(recipe.name): its SHA-256 is \(digest.sha256), not \(pinned)",
+      "\(file) is not the file that was first used as model \(recipe.name): its SHA-256 is \(digest.sha256), not "
+        + pinned,
       hint: "if the new file is meant, take \"\(recipe.name)\" out of \(path)")
   }
 

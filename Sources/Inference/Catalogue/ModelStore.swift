@@ -51,11 +51,12 @@ public struct ModelStore: Sendable {
     }
   }
 
-  /// Sends a request; calls `head` once and then `body` for each piece, and ends early, without an error, as soon as one
-  /// of them answers false.
-  public typealias Fetch = @Sendable (
-    _ request: Request, _ head: (Answer) -> Bool, _ body: (UnsafeRawBufferPointer) -> Bool
-  ) throws(FetchError) -> Void
+  /// Sends a request; calls `head` once and then `body` for each piece, and ends early, without an error, as soon as
+  /// one of them answers false.
+  public typealias Fetch =
+    @Sendable (
+      _ request: Request, _ head: (Answer) -> Bool, _ body: (UnsafeRawBufferPointer) -> Bool
+    ) throws(FetchError) -> Void
 
   /// How far a download has come.
   public struct Progress: Sendable, Hashable {
@@ -144,7 +145,8 @@ public struct ModelStore: Sendable {
       part.remove()
       throw InferenceError(
         error.code, "what came is not the model: " + error.message,
-        hint: "nothing was kept; " + (mirror == nil ? "the publisher may have replaced the file" : "look at the mirror"))
+        hint: "nothing was kept; " + (mirror == nil ? "the publisher may have replaced the file" : "look at the mirror")
+      )
     }
     guard rename(part.path, path) == 0 else { throw ModelFiles.failure("cannot put \(path) in place", errno) }
     part.forgetTag()

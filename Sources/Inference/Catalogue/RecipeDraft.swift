@@ -283,7 +283,7 @@ extension RecipeDraft {
     let index = outputIndex ?? 0
     var layout = outputLayout
     var (width, height) = (outputWidth, outputHeight)
-    var channels = channels ?? labels?.count
+    var channels = channels
     if let facts {
       guard facts.outputs.indices.contains(index) else {
         throw InferenceError(
@@ -317,11 +317,12 @@ extension RecipeDraft {
         if shape.count == 1, let count = shape[0], channels == nil, count % pixels == 0 { channels = count / pixels }
       }
     }
-    let count = channels ?? 1
+    let count = channels ?? labels?.count ?? 1
     guard count >= 1 else { throw lacks("output.channels", "the number of the output's channels is not known") }
     if let labels, labels.count != count {
       throw InferenceError(
-        .modelInvalid, "recipe of \(name): \"output.labels\" names \(labels.count) classes, and the output has \(count)")
+        .modelInvalid, "recipe of \(name): \"output.labels\" names \(labels.count) classes, and the output has \(count)"
+      )
     }
     let named = labels?.firstIndex { ClassNames.folded($0) == "background" }
     let chosen: ModelRecipe.Subject
@@ -402,7 +403,8 @@ private struct MemberReader {
       diagnostics.append(
         Diagnostic(
           code: "unknown-key", message: "unknown key \"\(member.key)\" in \(owner)", file: file, range: member.keyRange,
-          path: member.value.path, hint: near.map { "did you mean \"\($0)\"?" } ?? "known: " + known.joined(separator: ", ")))
+          path: member.value.path,
+          hint: near.map { "did you mean \"\($0)\"?" } ?? "known: " + known.joined(separator: ", ")))
     }
   }
 

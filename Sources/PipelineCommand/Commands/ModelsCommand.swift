@@ -8,22 +8,24 @@ enum ModelsCommand {
   private static let nameOption = Option<String>.text("name", "NAME", help: "with `add`: what jobs call the model")
   private static let recipeOption = Option<String>.text(
     "recipe", "FILE",
-    help: "with `add`: what the model takes and gives, in the form of a job's \"recipe\"; what is left out is read from "
+    help:
+      "with `add`: what the model takes and gives, in the form of a job's \"recipe\"; what is left out is read from "
       + "the model, as far as it says so")
 
   static let command = Command(
     name: "models", summary: "lists the models, fetches them, checks their files, or adds one of yours",
     notes: [
       "`list` shows every model that jobs can name and whether its file is here. `pull NAME…` fetches models; what was "
-        + "cut off is resumed, and a file gets its name once its checksum is right. `verify` reads each file and compares "
-        + "its checksum with the published one. `add FILE --name NAME` copies a model of yours (ONNX, TFLite, or OpenVINO "
-        + "IR) to the others.",
-      "Of a model that is published without a checksum, the file that is used first is pinned; it shows as `unverified`, "
-        + "and another file under its name is refused. `untested` means that its recipe was not run with its file.",
+        + "cut off is resumed, and a file gets its name once its checksum is right. `verify` reads each file and "
+        + "compares its checksum with the published one. `add FILE --name NAME` copies a model of yours (ONNX, TFLite, "
+        + "or OpenVINO IR) to the others.",
+      "Of a model that is published without a checksum, the file that is used first is pinned; it shows as "
+        + "`unverified`, and another file under its name is refused. `untested` means that its recipe was not run with its file.",
       "Models are looked for in PIPELINE_HOME/models; PIPELINE_HOME defaults to `pipeline` in XDG_DATA_HOME, which is "
-        + "~/.local/share. With PIPELINE_MODEL_MIRROR, `pull` fetches MIRROR/FILE instead of the catalogue's addresses.",
-      "Exit codes: 0 fine, 2 wrong command line, 3 wrong recipe, 4 a file is not what it should be, or a model that was "
-        + "named is missing or could not be fetched.",
+        + "~/.local/share. With PIPELINE_MODEL_MIRROR, `pull` fetches MIRROR/FILE instead of the catalogue's "
+        + "addresses.",
+      "Exit codes: 0 fine, 2 wrong command line, 3 wrong recipe, 4 a file is not what it should be, or a model that "
+        + "was named is missing or could not be fetched.",
     ],
     operand: Operand(
       name: "list|pull|verify|add", help: "what to do, then the names of models (all when none is named), or the file",
@@ -104,7 +106,8 @@ enum ModelsCommand {
           StandardStreams.complain("\(status.recipe.name): \(note)")
         }
       }
-      if states.contains(where: { $0.state == .missing && (verifies || $0.recipe.name == ModelCatalogue.defaultName) }) {
+      if states.contains(where: { $0.state == .missing && (verifies || $0.recipe.name == ModelCatalogue.defaultName) })
+      {
         StandardStreams.complain("what is missing is looked for in \(home.modelFolders.joined(separator: ", "))")
       }
     }

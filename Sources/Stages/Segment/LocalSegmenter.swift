@@ -4,8 +4,8 @@ import Inference
 import JobSyntax
 import PipelineKit
 
-/// A model on this machine. One compiled model serves all workers, with a request for each, and all stages of a run that
-/// use it with the same precision.
+/// A model on this machine. One compiled model serves all workers, with a request for each, and all stages of a run
+/// that use it with the same precision.
 struct LocalSegmenter {
   private let loaded: LoadedModel
   private let choice: ModelChoice
@@ -15,7 +15,7 @@ struct LocalSegmenter {
 
   init(_ choice: ModelChoice, isSpare: Bool = false, resources: StageResources) throws(StageError) {
     self.choice = choice
-    outputs = try resources.shared.object("segment.outputs") { ModelOutputs(mostBytes: 128 << 20) }
+    outputs = try resources.shared.object("segment.outputs") { ModelOutputs(mostBytes: 32 << 20) }
     loaded = try LoadedModel.load(choice, isSpare: isSpare, resources: resources)
     try Self.check(choice, loaded.recipe)
   }
@@ -148,8 +148,8 @@ final class LoadedModel: Sendable {
     }
   }
 
-  /// Finds, fetches where the job allows it, checks and compiles a model, or takes the one that another stage of the run
-  /// has; tells the report which it is.
+  /// Finds, fetches where the job allows it, checks and compiles a model, or takes the one that another stage of the
+  /// run has; tells the report which it is.
   ///
   /// - Parameter isSpare: whether it serves beside another: the report then keeps its facts apart.
   static func load(

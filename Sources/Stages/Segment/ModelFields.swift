@@ -25,7 +25,8 @@ enum ModelFields {
   }
   static let classes = Field<[String]>.texts(
     "classes", count: 1...100, default: [], when: isLocal,
-    help: "which classes are the subject, for a model that knows classes: names such as \"person\" or \"dog\", or \"*\" "
+    help:
+      "which classes are the subject, for a model that knows classes: names such as \"person\" or \"dog\", or \"*\" "
       + "for all but the background, which is also what is taken when none is named")
   static let separate = Field<Bool>.boolean(
     "separate", default: false, when: isLocal,
@@ -63,7 +64,8 @@ enum ModelFields {
     word(Key.resample, ModelRecipe.Resampling.self, "how pictures are stretched to the input; lanczos when left out"),
     Field<JSONNode?>(
       Key.scale, type: .oneOf([.choice([Choice("max", "the largest sample of the picture")]), .number(0...65_536)]),
-      absent: .some(nil), help: "what samples are divided by first: 255 when left out, or \"max\" for the picture's largest"
+      absent: .some(nil),
+      help: "what samples are divided by first: 255 when left out, or \"max\" for the picture's largest"
     ) { node, _ in .some(node) },
     numbers(Key.mean, "what is then subtracted, for each of the model's channels; needed unless `like` says it"),
     numbers(Key.std, "what is then divided by; needed unless `like` says it"),
@@ -74,7 +76,8 @@ enum ModelFields {
     word(Key.layout, ModelRecipe.Layout.self, "where the channels stand; read from the file where it shows"),
     side(Key.width, "the map's width, where the output is flat and not as large as the input"),
     side(Key.height, "the map's height, likewise"),
-    Field<Int?>.integer(Key.channels, in: RecipeDraft.channelCounts, help: "how many; read from the file where it shows"),
+    Field<Int?>.integer(
+      Key.channels, in: RecipeDraft.channelCounts, help: "how many; read from the file where it shows"),
     Field<Int?>.integer(Key.subject, in: 0...4095, help: "the channel that is the subject, from 0"),
     Field<Int?>.integer(
       Key.background, in: 0...4095, help: "the channel that is the background; all others are the subject then"),
@@ -82,15 +85,16 @@ enum ModelFields {
       Key.labels, count: 1...4096, default: [], help: "what each channel stands for, so that `classes` can name it"),
     word(
       Key.activation, ModelRecipe.Activation.self,
-      "what makes shares of the values: softmax for scores of several classes, sigmoid for logits of one map, none where "
-        + "the model does it; needed for an output of several channels"),
+      "what makes shares of the values: softmax for scores of several classes, sigmoid for logits of one map, none "
+        + "where the model does it; needed for an output of several channels"),
     Field<Bool?>(
       Key.normalise, type: .boolean, absent: .some(nil),
       help: "whether the map is spread over black to white; when left out, that of one channel is"
     ) { node, _ in node.boolValue.map { .some($0) } },
     Field<Double?>.number(
       Key.emptyBelow, in: 0...1,
-      help: "nothing was found where the map's largest value is below; 0.5 for several channels, else 0, when left out"),
+      help: "nothing was found where the map's largest value is below; when left out, 0.5 for several channels, else 0"
+    ),
   ])
 
   private static func side(_ name: String, _ help: String) -> Field<Int?> {
@@ -99,7 +103,7 @@ enum ModelFields {
 
   private static func numbers(_ name: String, _ help: String) -> Field<JSONNode?> {
     Field<JSONNode?>(
-      name, type: .array(.number(-1e9...1e9), count: 3...3), absent: .some(nil), help: help
+      name, type: .array(.number(-65_536...65_536), count: 3...3), absent: .some(nil), help: help
     ) { node, _ in .some(node) }
   }
 
@@ -136,7 +140,8 @@ enum ModelFields {
         found.append(
           settings.diagnostic(
             .error, "missing-key", at: model, "the model \"\(name)\" is a file and needs \"recipe\"",
-            hint: "at least \"recipe\": { \"input\": { \"mean\": […], \"std\": […] } }, or \"recipe\": \"u2netp\" for a "
+            hint:
+              "at least \"recipe\": { \"input\": { \"mean\": […], \"std\": […] } }, or \"recipe\": \"u2netp\" for a "
               + "model like that"))
       } else if let draft, draft.like == nil, found.isEmpty {
         found += missing(draft, settings)
@@ -144,7 +149,8 @@ enum ModelFields {
       if settings.isSet(allowDownload), settings[allowDownload] {
         found.append(
           settings.diagnostic(
-            .error, "not-applicable", at: allowDownload, "\"allowDownload\" has no meaning for a model given by its path"))
+            .error, "not-applicable", at: allowDownload,
+            "\"allowDownload\" has no meaning for a model given by its path"))
       }
       return found + checkClasses(settings, labels: draft?.knownLabels, name)
     }
