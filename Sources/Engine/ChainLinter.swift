@@ -171,8 +171,11 @@ enum ChainLinter {
       } else if stage.plan.produces.contains(.encoded) {
         ending = nil
       }
-      for output in stage.plan.outputs {
-        let node = nodes[stage.index]["to"] ?? nodes[stage.index]
+      let outputs =
+        stage.plan.outputs.map { (template: $0, node: nodes[stage.index]["to"], isCopy: false) }
+        + stage.plan.copies.map { (template: $0, node: nodes[stage.index]["review"]?["to"], isCopy: true) }
+      for (output, place, isCopy) in outputs {
+        let node = place ?? nodes[stage.index]
         let key = output.text.replacing("${ext}", with: ending ?? "${ext}")
         if let first = seen[key] {
           checker.report(
@@ -186,7 +189,7 @@ enum ChainLinter {
             expected: "a name that differs by item", found: output.text,
             hint: "use ${item.dir}/${item.stem} or ${item.index}")
         }
-        if let ending, let written = output.literalEnding, let named = kind(ofEnding: written),
+        if !isCopy, let ending, let written = output.literalEnding, let named = kind(ofEnding: written),
           named != kind(ofEnding: ending)
         {
           checker.report(

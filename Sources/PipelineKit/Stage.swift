@@ -40,6 +40,8 @@ public enum Outcome: Sendable {
   case next(Item)
   /// Taken out of the run on purpose.
   case dropped(reason: String)
+  /// For a person to look at; the stage has put a copy of the input where the job says.
+  case review(reason: String)
   /// To be tried in a later run.
   case deferred(reason: String)
   /// Not tried, because a limit was reached.
@@ -154,6 +156,8 @@ public struct StagePlan: Sendable {
   public var usedMatte: (field: String, name: String)?
   /// Where files will be written, for the proof that no two items write the same.
   public var outputs: [Template]
+  /// Where copies of inputs are put that leave the chain here; proved as outputs are, but they do not make an item done.
+  public var copies: [Template]
   /// What happens when an output is there already.
   public var existing: ExistingOutput
   /// Whether an output may replace an input.
@@ -192,6 +196,7 @@ public struct StagePlan: Sendable {
     self.namedMattes = []
     self.usedMatte = nil
     self.outputs = []
+    self.copies = []
     self.existing = .replace
     self.mayReplaceInputs = false
     self.encodedExtension = nil

@@ -34,6 +34,7 @@ public final class ItemJournal: Sendable {
   public struct Entries: Sendable {
     public var outputs: [OutputRecord] = []
     public var warnings: [ItemWarning] = []
+    public var mattes: [MatteRecord] = []
     /// Facts for the report, by stage.
     public var facts: [String: JSONText] = [:]
     /// An item whose fate is decided takes no more entries from a worker that was given up.
@@ -179,8 +180,8 @@ public struct StageContext: Sendable {
   /// What no output may replace.
   public let protected: ProtectedPaths
   private let cancelled: @Sendable () -> Bool
-  /// Whether a warning of a kind that this stage gave already is left out.
-  private var warnsOnce = false
+  /// Whether the item's parts are frames of one picture: a warning of a kind that this stage gave already is left out.
+  private(set) var notesFrames = false
 
   public init(
     stage: String, run: RunValues, journal: ItemJournal, temporaries: TemporaryFiles,
@@ -199,7 +200,7 @@ public struct StageContext: Sendable {
   /// The same, for the frames of one picture.
   var onceOnly: StageContext {
     var copy = self
-    copy.warnsOnce = true
+    copy.notesFrames = true
     return copy
   }
 
@@ -208,7 +209,7 @@ public struct StageContext: Sendable {
 
   /// Notes something worth knowing about an item that goes on.
   public func warn(_ code: String, _ message: String) {
-    if warnsOnce, journal.snapshot.warnings.contains(where: { $0.code == code && $0.stage == stage }) { return }
+    if notesFrames, journal.snapshot.warnings.contains(where: { $0.code == code && $0.stage == stage }) { return }
     journal.record { $0.warnings.append(ItemWarning(code: code, stage: stage, message: message)) }
   }
 

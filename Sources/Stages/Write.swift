@@ -44,12 +44,7 @@ public struct Write: Stage {
   }
 
   public static func check(_ settings: Settings) -> [Diagnostic] {
-    guard case .literal(let end) = settings[to].segments.last else { return [] }
-    // A name that ends in what a variable gives is only known later.
-    let isWhole = settings[to].segments.count == 1
-    let name = end.split(separator: UInt8(ascii: "/"), omittingEmptySubsequences: false).last ?? []
-    let isDots = name.elementsEqual(".".utf8) || name.elementsEqual("..".utf8)
-    guard name.isEmpty || (isDots && (isWhole || end.count > name.count)) else { return [] }
+    guard OutputPath.namesFolder(settings[to]) else { return [] }
     return [
       settings.diagnostic(
         .error, "output-name", at: to, "\"to\" names a folder, not a file: \(settings[to].text)",

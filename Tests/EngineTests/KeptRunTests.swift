@@ -53,6 +53,12 @@ import Testing
     ]
     record.timings = [("decode", 1.25), ("write", 0)]
     record.warnings = [ItemWarning(code: "w", stage: "decode", message: "m\n")]
+    record.mattes = [
+      MatteRecord(
+        name: "person", provider: "local", model: "u2netp", score: 0.9123, coverage: 0.25, softness: 0.0877, islands: 2,
+        border: 0.5, flip: 0.75),
+      MatteRecord(provider: "service", score: 1, coverage: 0, softness: 0, islands: 0, border: 0),
+    ]
     record.facts = ["n": .integer(3), "list": .array([.null, .bool(true)])]
     record.error = StageError("damaged", "the file is damaged", cause: "words", hint: "try")
     record.failedStage = "decode"
@@ -64,6 +70,7 @@ import Testing
     #expect(read.error == record.error)
     #expect(read.outputs == record.outputs)
     #expect(read.warnings == record.warnings)
+    #expect(read.mattes == record.mattes)
     #expect(read.timings.map(\.stage) == ["decode", "write"])
   }
 

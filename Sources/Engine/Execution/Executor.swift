@@ -452,6 +452,7 @@ final class Executor: Sendable {
     switch outcome {
     case .next: conclude(run, .done)
     case .dropped(let reason): conclude(run, .dropped, reason: reason)
+    case .review(let reason): conclude(run, .review, reason: reason)
     case .deferred(let reason): conclude(run, .deferred, reason: reason)
     case .notAttempted(let reason): conclude(run, .notAttempted, reason: reason)
     case .unknown(let receipt): conclude(run, .unknown, reason: receipt)
@@ -476,6 +477,7 @@ final class Executor: Sendable {
     var record = ItemRecord(index: run.index, input: identity.name.display, status: status)
     record.outputs = entries.outputs
     record.warnings = entries.warnings
+    record.mattes = entries.mattes
     record.facts = entries.facts
     record.timings = timings
     record.error = error

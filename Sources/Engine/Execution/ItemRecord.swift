@@ -15,11 +15,12 @@ public struct ItemRecord: Sendable {
   public var outputs: [OutputRecord] = []
   public var timings: [(stage: String, milliseconds: Double)] = []
   public var warnings: [ItemWarning] = []
+  public var mattes: [MatteRecord] = []
   public var facts: [String: JSONText] = [:]
   public var error: StageError?
   /// The stage that failed.
   public var failedStage: String?
-  /// Why an item was skipped, dropped or not attempted.
+  /// Why an item was skipped, dropped, put aside for review or not attempted.
   public var reason: String?
 
   public init(index: Int, input: String, status: ItemStatus) {
@@ -35,6 +36,7 @@ public struct ItemRecord: Sendable {
     members.append(("outputs", .array(outputs.map(\.json))))
     members.append(("stages", Self.json(timings: timings)))
     members.append(("warnings", .array(warnings.map(\.json))))
+    if !mattes.isEmpty { members.append(("mattes", .array(mattes.map(\.json)))) }
     if !facts.isEmpty { members.append(("facts", Self.json(facts: facts))) }
     if let error {
       var object: [(String, JSONText)] = [("code", .string(error.code))]
@@ -72,6 +74,23 @@ extension OutputRecord {
       place, ("format", .string(format)), ("width", .integer(width)), ("height", .integer(height)),
       ("bytes", .integer(bytes)), ("sha256", .string(sha256)),
     ])
+  }
+}
+
+extension MatteRecord {
+  /// The matte's object in the report; four digits say all there is to say.
+  var json: JSONText {
+    func short(_ value: Double) -> JSONText { .number((value * 10_000).rounded() / 10_000) }
+    var members: [(String, JSONText)] = []
+    if let name { members.append(("name", .string(name))) }
+    members.append(("provider", .string(provider)))
+    if let model { members.append(("model", .string(model))) }
+    members += [
+      ("score", short(score)), ("coverage", short(coverage)), ("softness", short(softness)),
+      ("islands", .integer(islands)), ("border", short(border)),
+    ]
+    if let flip { members.append(("flip", short(flip))) }
+    return .object(members)
   }
 }
 

@@ -3,21 +3,38 @@ import PipelineKit
 
 /// Where the outputs of a job's items go, as far as it is known before they are made.
 struct OutputNames: Sendable {
-  /// Every template that the chain writes to, with the ending its encoder gives.
-  let writers: [(stage: JobStage, template: Template, ending: String?)]
+  struct Writer: Sendable {
+    var stage: JobStage
+    var template: Template
+    /// What its encoder gives.
+    var ending: String?
+    /// A copy of the input, for items that leave the chain there.
+    var isCopy = false
+
+    var mayReplaceInputs: Bool { stage.plan.mayReplaceInputs && !isCopy }
+    /// Where the template stands in the job.
+    var node: JSONNode? { isCopy ? stage.settings.nodes["review"]?["to"] : stage.settings.nodes["to"] }
+    /// What mends an output that lands among the inputs.
+    var elsewhere: String {
+      "write outside the folders that the input names" + (isCopy ? "" : ", or set \"inPlace\": true")
+    }
+  }
+  /// Every template that the chain writes to.
+  let writers: [Writer]
   private let run: RunValues
 
   init(job: Job, run: RunValues) {
     self.run = run
     var ending: String?
-    var writers: [(JobStage, Template, String?)] = []
+    var writers: [Writer] = []
     for stage in job.stages {
       if let value = stage.plan.encodedExtension {
         ending = value
       } else if stage.plan.produces.contains(.encoded) {
         ending = nil
       }
-      for template in stage.plan.outputs { writers.append((stage, template, ending)) }
+      for template in stage.plan.outputs { writers.append(Writer(stage: stage, template: template, ending: ending)) }
+      for template in stage.plan.copies { writers.append(Writer(stage: stage, template: template, isCopy: true)) }
     }
     self.writers = writers
   }
@@ -26,7 +43,7 @@ struct OutputNames: Sendable {
   ///
   /// - Throws: what the run would fail the item with: a name that no file system takes, or that leads elsewhere.
   func path(_ writer: Int, for identity: ItemIdentity) throws(StageError) -> PathBytes? {
-    let (_, template, ending) = writers[writer]
+    let (template, ending) = (writers[writer].template, writers[writer].ending)
     // Reading every input only to plan would double the work; the run proves these names.
     let isKnown = template.variables.allSatisfy { variable in
       switch variable {
@@ -44,7 +61,7 @@ struct OutputNames: Sendable {
 
   /// A path such as the run will make, where its name is only known then: a number stands for sizes and the hash.
   func sample(_ writer: Int, for identity: ItemIdentity) -> PathBytes? {
-    let (_, template, ending) = writers[writer]
+    let (template, ending) = (writers[writer].template, writers[writer].ending)
     return try? OutputPath.resolve(template, in: run.baseFolder) { variable in
       switch variable {
       case .itemHash, .imageWidth, .imageHeight: return .success(Array("100".utf8))
@@ -54,9 +71,9 @@ struct OutputNames: Sendable {
     }
   }
 
-  /// All outputs of an item; nil for those that cannot be named yet.
+  /// All outputs of an item that comes to the end of the chain; nil for those that cannot be named yet.
   func all(for identity: ItemIdentity) -> [PathBytes?] {
-    writers.indices.map { (try? path($0, for: identity)) ?? nil }
+    writers.indices.filter { !writers[$0].isCopy }.map { (try? path($0, for: identity)) ?? nil }
   }
 }
 

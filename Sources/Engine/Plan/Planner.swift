@@ -70,11 +70,11 @@ public struct Planner {
           break
         }
         guard let path = known else {
-          if !writer.stage.plan.mayReplaceInputs, let sample = names.sample(number, for: identity) {
+          if !writer.mayReplaceInputs, let sample = names.sample(number, for: identity) {
             if let reading = matcher.reading(sample, resolved: resolver.resolve(sample)) {
               refuse(
                 "output-inside-input", "\(name(index)): its output, such as \(sample.printable), \(reading)",
-                writer.stage, hint: "write outside the folders that the input names, or set \"inPlace\": true")
+                writer, hint: writer.elsewhere)
             }
           }
           existing.append(false)
@@ -82,13 +82,14 @@ public struct Planner {
         }
         let resolved = resolver.resolve(path)
         prove(resolved, item: index, output: number)
-        let mayReplace = writer.stage.plan.mayReplaceInputs
+        let mayReplace = writer.mayReplaceInputs
         if let error = plan.protected.refusal(of: path, resolved: resolved, mayReplaceInputs: mayReplace) {
-          refuse(error.code, "\(name(index)): \(error.message)", writer.stage, hint: error.hint)
+          refuse(
+            error.code, "\(name(index)): \(error.message)", writer, hint: writer.isCopy ? writer.elsewhere : error.hint)
         } else if !mayReplace, let reading = matcher.reading(path, resolved: resolved) {
           refuse(
             "output-inside-input", "\(name(index)): its output \(path.printable) \(reading)",
-            writer.stage, hint: "write outside the folders that the input names, or set \"inPlace\": true")
+            writer, hint: writer.elsewhere)
         }
         guard let kind = kind(of: path) else {
           existing.append(false)
@@ -98,7 +99,7 @@ public struct Planner {
           plan.decisions[index] = .fail(error, stage: writer.stage.label)
           break
         }
-        existing.append(writer.stage.plan.existing != .replace)
+        existing.append(writer.stage.plan.existing != .replace && !writer.isCopy)
       }
       decide(index, existing)
     }
@@ -113,7 +114,7 @@ public struct Planner {
 
   /// What no output of a job with these inputs may replace.
   static func protectedPaths(of job: Job, inputs: [InputItem], resolver: inout FolderResolver) -> ProtectedPaths {
-    let writers = job.stages.filter { !$0.plan.outputs.isEmpty }
+    let writers = job.stages.filter { !$0.plan.outputs.isEmpty || !$0.plan.copies.isEmpty }
     guard !writers.isEmpty else { return ProtectedPaths() }
     let mayReplace = writers.allSatisfy(\.plan.mayReplaceInputs)
     return ProtectedPaths(
@@ -130,7 +131,9 @@ public struct Planner {
         StageError(
           "output-exists", "the output \(path?.printable ?? "") exists already",
           hint: "\"overwrite\": \"replace\" or \"skip\" would go on"), stage: writers[refused].stage.label)
-    } else if writers.indices.allSatisfy({ existing[$0] && writers[$0].stage.plan.existing == .skip }) {
+    } else if writers.indices.allSatisfy({
+      writers[$0].isCopy || existing[$0] && writers[$0].stage.plan.existing == .skip
+    }) {
       plan.decisions[index] = .skip("every output exists already")
     }
   }
@@ -141,7 +144,7 @@ public struct Planner {
       if self.path(first) == path {
         refuse(
           "output-collision", "\(name(first.item)) and \(name(item)) would both be written to \(path.printable)",
-          names.writers[output].stage, hint: "make the names differ, with ${item.dir} or ${item.index}")
+          names.writers[output], hint: "make the names differ, with ${item.dir} or ${item.index}")
         return
       }
     }
@@ -152,7 +155,7 @@ public struct Planner {
         refuse(
           "output-collision-folded",
           "\(other.printable) and \(path.printable) are one file where case or Unicode form does not count (macOS, Windows, many shares)",
-          names.writers[output].stage, severity: job.portable ? .error : .warning,
+          names.writers[output], severity: job.portable ? .error : .warning,
           hint: job.portable ? nil : "\"portable\": true makes this an error")
       }
     }
@@ -192,25 +195,27 @@ public struct Planner {
   }
 
   private mutating func refuse(
-    _ code: String, _ message: String, _ stage: JobStage, severity: Diagnostic.Severity = .error, hint: String? = nil
+    _ code: String, _ message: String, _ writer: OutputNames.Writer, severity: Diagnostic.Severity = .error,
+    hint: String? = nil
   ) {
     collisionCount += 1
     guard collisionCount <= Self.mostFindings else {
       // An error must not be lost among warnings.
       if severity == .error, !plan.findings.hasErrors {
-        plan.findings.append(diagnostic(code, message, stage, severity, hint))
+        plan.findings.append(diagnostic(code, message, writer, severity, hint))
       }
       return
     }
-    plan.findings.append(diagnostic(code, message, stage, severity, hint))
+    plan.findings.append(diagnostic(code, message, writer, severity, hint))
   }
 
   private func diagnostic(
-    _ code: String, _ message: String, _ stage: JobStage, _ severity: Diagnostic.Severity, _ hint: String?
+    _ code: String, _ message: String, _ writer: OutputNames.Writer, _ severity: Diagnostic.Severity, _ hint: String?
   ) -> Diagnostic {
-    let node = stage.settings.nodes["to"]
+    let node = writer.node
     return Diagnostic(
-      severity: severity, code: code, message: message, file: job.file, range: node?.range ?? stage.settings.range,
-      path: node?.path ?? stage.settings.path, hint: hint)
+      severity: severity, code: code, message: message, file: job.file,
+      range: node?.range ?? writer.stage.settings.range,
+      path: node?.path ?? writer.stage.settings.path, hint: hint)
   }
 }

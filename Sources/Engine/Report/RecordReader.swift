@@ -31,6 +31,19 @@ extension ItemWarning {
   }
 }
 
+extension MatteRecord {
+  init?(_ node: JSONNode) {
+    func number(_ key: String) -> Double? { node[key]?.numberValue?.double }
+    guard let provider = node["provider"]?.stringValue, let score = number("score"), let coverage = number("coverage"),
+      let softness = number("softness"), let islands = node["islands"]?.numberValue?.integer,
+      let border = number("border")
+    else { return nil }
+    self.init(
+      name: node["name"]?.stringValue, provider: provider, model: node["model"]?.stringValue, score: score,
+      coverage: coverage, softness: softness, islands: islands, border: border, flip: number("flip"))
+  }
+}
+
 extension StageError {
   /// All of the error; in the report some of it stands elsewhere.
   var json: JSONText {
@@ -66,6 +79,8 @@ extension ItemRecord {
 
   static func warnings(_ node: JSONNode?) -> [ItemWarning] { (node?.arrayValue ?? []).compactMap { ItemWarning($0) } }
 
+  static func mattes(_ node: JSONNode?) -> [MatteRecord] { (node?.arrayValue ?? []).compactMap { MatteRecord($0) } }
+
   /// The record of an item from its object in the report.
   init?(index: Int, report node: JSONNode) {
     guard let input = node["input"]?.stringValue,
@@ -75,6 +90,7 @@ extension ItemRecord {
     outputs = (node["outputs"]?.arrayValue ?? []).compactMap { OutputRecord($0) }
     timings = Self.timings(node["stages"])
     warnings = Self.warnings(node["warnings"])
+    mattes = Self.mattes(node["mattes"])
     facts = Self.facts(node["facts"])
     reason = node["reason"]?.stringValue
     guard let problem = node["error"] else { return }

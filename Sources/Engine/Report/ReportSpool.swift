@@ -248,8 +248,8 @@ extension ItemRecord {
   /// Whether the summary at the end says something about this item besides counting it.
   fileprivate var isForSummary: Bool {
     switch status {
-    case .failed, .unknown, .deferred: true
-    case .done, .skipped, .dropped, .review, .notAttempted: !warnings.isEmpty
+    case .failed, .unknown, .deferred, .review: true
+    case .done, .skipped, .dropped, .notAttempted: !warnings.isEmpty
     }
   }
 }

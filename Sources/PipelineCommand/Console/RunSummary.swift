@@ -23,6 +23,13 @@ struct RunSummary: Sendable {
         lines.append("  \(group.code) in \(group.stage), \(who): \(Wording.oneLine(group.message))")
       }
     }
+    if !isQuiet, tally.reviewCount > 0 {
+      lines.append(paint("for review:", "33") + " \(Wording.count(tally.reviewCount, "picture"))")
+      lines += tally.reviews.map { "  \($0.input): \(Wording.oneLine($0.reason))" }
+      if tally.reviewCount > tally.reviews.count {
+        lines.append("  and \(tally.reviewCount - tally.reviews.count) more\(seeReport)")
+      }
+    }
     if !isQuiet, hasFailures, libraryLines.count > 0 {
       lines.append(
         libraryLines.count > libraryLines.last.count

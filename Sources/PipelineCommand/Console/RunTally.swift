@@ -34,6 +34,9 @@ struct RunTally: Sendable {
 
   private(set) var failures: [FailureGroup] = []
   private(set) var warnings: [WarningGroup] = []
+  /// The first pictures that were put aside for a person, with the reasons.
+  private(set) var reviews: [(input: String, reason: String)] = []
+  private(set) var reviewCount = 0
   /// Failures beyond the groups kept.
   private(set) var otherFailures = 0
   private var failurePlaces: [String: Int] = [:]
@@ -61,7 +64,10 @@ struct RunTally: Sendable {
         failures[place].examples.append((input, Self.message(of: record)))
       }
       if failures[place].hint == nil { failures[place].hint = record.error?.hint }
-    case .done, .skipped, .dropped, .review, .notAttempted: break
+    case .review:
+      reviewCount += 1
+      if reviews.count < Self.mostExamples { reviews.append((input, record.reason ?? "")) }
+    case .done, .skipped, .dropped, .notAttempted: break
     }
     var seen: Set<String> = []
     for warning in record.warnings where seen.insert(warning.code + warning.stage).inserted {
@@ -94,6 +100,10 @@ struct RunTally: Sendable {
               ("input", .string($0.input)), ("message", .string($0.message)),
             ])
           })
+      ),
+      (
+        "reviews",
+        .array(reviews.map { .object([("input", .string($0.input)), ("reason", .string($0.reason))]) })
       ),
       (
         "failures",

@@ -6,22 +6,33 @@ import PipelineKit
 
 /// A model on this machine. One compiled model serves all workers, with a request for each, and all stages of a run
 /// that use it with the same precision.
-struct LocalSegmenter: Segmenter {
+struct LocalSegmenter {
   private let loaded: LoadedModel
   private let choice: ModelChoice
   private let outputs: ModelOutputs
 
   var recipe: ModelRecipe { loaded.recipe }
 
-  init(_ choice: ModelChoice, resources: StageResources) throws(StageError) {
+  init(_ choice: ModelChoice, isSpare: Bool = false, resources: StageResources) throws(StageError) {
     self.choice = choice
     outputs = try resources.shared.object("segment.outputs") { ModelOutputs(mostBytes: 32 << 20) }
-    loaded = try LoadedModel.load(choice, resources: resources)
-    if let classes = choice.classes {
-      do throws(InferenceError) { _ = try loaded.recipe.channels(of: classes) } catch {
-        throw StageError(error, kind: .job)
-      }
+    loaded = try LoadedModel.load(choice, isSpare: isSpare, resources: resources)
+    try Self.check(choice, loaded.recipe)
+  }
+
+  /// Looks whether a model could be used, without compiling it: that its file is the one the recipe names, that it knows
+  /// the classes, and that OpenVINO is there.
+  static func check(_ choice: ModelChoice, resources: StageResources) throws(StageError) {
+    let (recipe, file) = try LoadedModel.resolve(choice, resources: resources)
+    do throws(InferenceError) { try recipe.checkInstallation(file: file) } catch {
+      throw StageError(error, kind: .environment)
     }
+    try check(choice, recipe)
+  }
+
+  private static func check(_ choice: ModelChoice, _ recipe: ModelRecipe) throws(StageError) {
+    guard let classes = choice.classes else { return }
+    do throws(InferenceError) { _ = try recipe.channels(of: classes) } catch { throw StageError(error, kind: .job) }
   }
 
   /// Follows rembg's recipe: alpha ignored, stretched to the model's size by an 8-bit Lanczos, the model's map spread
@@ -44,13 +55,13 @@ struct LocalSegmenter: Segmenter {
     return (try Self.stretched(first, over: picture), named)
   }
 
-  /// What the model says about a picture, at the model's size: first everything that was asked for, without a name,
-  /// then each class where classes were asked for.
+  /// What the model says about a picture, at the model's size: first everything that was asked for, without a name, then
+  /// each class where classes were asked for.
   ///
   /// Throws `geometry` for a mask where a picture is needed, `inference-failed` and `model-invalid`.
   func maps(of picture: Image) throws(StageError) -> [NamedMaskMap] { try maps(of: picture, separate: true) }
 
-  private func maps(of picture: Image, separate: Bool) throws(StageError) -> [NamedMaskMap] {
+  func maps(of picture: Image, separate: Bool) throws(StageError) -> [NamedMaskMap] {
     guard picture.bands >= 3 else {
       throw StageError(
         "geometry", "a mask came where the model needs a colour picture", kind: .job,
@@ -81,7 +92,7 @@ struct LocalSegmenter: Segmenter {
     }
   }
 
-  private static func stretched(_ map: NamedMaskMap, over picture: Image) throws(StageError) -> Image? {
+  static func stretched(_ map: NamedMaskMap, over picture: Image) throws(StageError) -> Image? {
     guard let small = map.map.bytes else { return nil }
     return try StageError.imaging { () throws(ImagingError) in
       try Image(
@@ -105,33 +116,47 @@ final class LoadedModel: Sendable {
     identity = "\(model.sha256) \(model.precisionUsed) \(model.recipe.entry.rendered())"
   }
 
-  /// Finds, fetches where the job allows it, checks and compiles a model, or takes the one that another stage of the
-  /// run has; tells the report which it is.
-  static func load(_ choice: ModelChoice, resources: StageResources) throws(StageError) -> LoadedModel {
+  /// Finds and fetches a model where the job allows it; reads what its file says, and compiles nothing.
+  ///
+  /// - Returns: its recipe, and its file where it is none of the catalogue.
+  static func resolve(
+    _ choice: ModelChoice, resources: StageResources
+  ) throws(StageError) -> (recipe: ModelRecipe, file: String?) {
     let home = PipelineHome.current
     let isFile = AddedModels.isFile(choice.name)
     let file =
       isFile
       ? String(decoding: resources.run.baseFolder.joining(PathBytes(choice.name)).normalised.bytes, as: UTF8.self) : nil
-    var recipe: ModelRecipe
     do throws(InferenceError) {
       if let file {
-        recipe = try (choice.draft ?? RecipeDraft()).completed(
+        let recipe = try (choice.draft ?? RecipeDraft()).completed(
           with: try Model.facts(ofFile: file, home: home), name: choice.name, fileName: choice.name)
+        return (recipe, file)
       } else {
         guard let known = try ModelCatalogue.named(choice.name, home: home) else {
           throw InferenceError(
             .modelInvalid, "unknown model \"\(choice.name)\"", hint: "`pipeline models list` names them")
         }
-        recipe = known
         if choice.allowsDownload, (try? ModelCatalogue.locate(known, home: home)) == nil {
           let mirror = getenv(ModelPull.mirrorVariable).map { String(cString: $0) }
           _ = try ModelPull.store(home: home, mirror: mirror).pull(known)
         }
+        return (known, nil)
       }
     } catch {
       throw StageError(error, kind: .environment)
     }
+  }
+
+  /// Finds, fetches where the job allows it, checks and compiles a model, or takes the one that another stage of the
+  /// run has; tells the report which it is.
+  ///
+  /// - Parameter isSpare: whether it serves beside another: the report then keeps its facts apart.
+  static func load(
+    _ choice: ModelChoice, isSpare: Bool = false, resources: StageResources
+  ) throws(StageError) -> LoadedModel {
+    let home = PipelineHome.current
+    let (recipe, file) = try resolve(choice, resources: resources)
     // Two descriptions of one file are two models.
     let key = "segment.model \(choice.precision.rawValue) \(file ?? "") \(recipe.entry.rendered())"
     let loaded = try resources.shared.object(key) { () throws(StageError) in
@@ -147,7 +172,7 @@ final class LoadedModel: Sendable {
     let model = loaded.pool.model
     resources.facts.set("version.openvino", .string(model.runtimeVersion))
     resources.facts.set(
-      "model",
+      isSpare ? "model.\(recipe.name)" : "model",
       .object([
         ("name", .string(recipe.name)), ("sha256", .string(model.sha256)), ("verified", .bool(model.verified)),
         ("precision", .string(model.precisionUsed)),

@@ -44,6 +44,8 @@ public struct Segment: Stage {
   static let provider = Field<Provider>.choice("provider", default: .local, help: "who finds the subject")
   static let precision = Field<Precision>.choice(
     "precision", default: .f32, when: FieldCondition("provider", in: ["local"]), help: "the arithmetic of the model")
+  /// What a single provider takes, and each of several.
+  static let providerFields: [any FieldDeclaration] = [provider] + ModelFields.all + [precision]
   static let onEmpty = Field<OnEmpty>.choice(
     "onEmpty", default: .fail, help: "what happens when the model finds nothing")
   static let name = Field<String?>.text(
@@ -63,9 +65,15 @@ public struct Segment: Stage {
         + "pixel by itself, which is then enlarged. Nothing was found when no pixel has a share of half or more. Classes "
         + "have many spellings, and the usual ones are known: airplane and aeroplane, couch and sofa, tv monitor.",
       "Stages of one run that use the same model with the same precision share it, and look at a picture once.",
+      "Every mask gets a score from 0 to 1, which costs next to nothing and stands in the report with what it is made "
+        + "from: how much of the mask is neither subject nor background, how long its outline is, and how much of the "
+        + "border it touches. On 60 photos with true masks (u2netp) its ranks agree with 0.75 with those of the true "
+        + "overlap. What a model is sure of and wrong about it does not show. With `providers` only the pictures that need "
+        + "it go to a bigger model; one that is named as a further provider is looked for at the start and loaded when it "
+        + "is first needed.",
       MatteFields.note,
     ],
-    fields: [provider] + ModelFields.all + [precision, onEmpty, name] + MatteFields.all + [output],
+    fields: providerFields + [onEmpty, name] + MatteFields.all + [output] + judgingFields,
     examples: [
       #"{ "stage": "segment" }"#,
       #"{ "stage": "segment", "provider": "local", "model": "u2netp", "precision": "fast", "onEmpty": "keep" }"#,
@@ -76,6 +84,8 @@ public struct Segment: Stage {
       { "stage": "segment", "model": "models/own.onnx", \
       "recipe": { "input": { "mean": [0.5, 0.5, 0.5], "std": [1, 1, 1] }, "output": { "activation": "sigmoid" } } }
       """,
+      #"{ "stage": "segment", "providers": [{ "model": "u2netp" }, { "model": "isnet-general-use", "on": ["lowScore"] }] }"#,
+      #"{ "stage": "segment", "otherwise": "review", "review": { "to": "review/${item.dir}/${item.name}" } }"#,
     ])
 
   public static func plan(_ settings: Settings) -> StagePlan {
@@ -86,26 +96,28 @@ public struct Segment: Stage {
     let perPixel = MatteAdjustment(settings).isEmpty ? 8 : 11
     plan.workingBytes = { width, height in width * height * perPixel }
     if let name = settings[name] { plan.namedMattes = [name] }
-    plan.helperFiles = ModelFields.helperFiles(settings)
+    let entries = entries(of: settings)
+    plan.helperFiles = entries.flatMap { ModelFields.helperFiles($0) }
+    if settings[otherwise] == .review, let review = settings[ReviewCopy.field] {
+      plan.copies = [review[ReviewCopy.to]]
+    }
     return plan
   }
 
-  public static func check(_ settings: Settings) -> [Diagnostic] {
-    ModelFields.check(settings)
-  }
+  public static func check(_ settings: Settings) -> [Diagnostic] { checkProviders(settings) }
 
-  private let segmenter: any Segmenter
+  private let providers: ProviderChain
+  private let otherwise: Otherwise?
+  private let reviewCopy: ReviewCopy?
   private let onEmpty: OnEmpty
   private let output: Output
   private let adjustment: MatteAdjustment
   private let name: String?
 
   public init(_ settings: Settings, resources: StageResources) throws(StageError) {
-    switch settings[Self.provider] {
-    case .local:
-      segmenter = try LocalSegmenter(
-        ModelChoice(settings, precision: settings[Self.precision]), resources: resources)
-    }
+    providers = try ProviderChain(settings, resources: resources)
+    otherwise = settings[Self.otherwise]
+    reviewCopy = settings[ReviewCopy.field].map { ReviewCopy(template: $0[ReviewCopy.to]) }
     onEmpty = settings[Self.onEmpty]
     output = settings[Self.output]
     adjustment = MatteAdjustment(settings)
@@ -114,8 +126,30 @@ public struct Segment: Stage {
 
   public func process(_ item: Item, in context: StageContext) throws(StageError) -> Outcome {
     let picture = try item.image(in: context)
-    let found = if let found = try segmenter.matte(of: picture) { found } else { try emptyMatte(for: picture, context) }
-    let matte = try adjustment.applied(to: found, in: context)
+    let found: FoundMatte?
+    switch try providers.answer(for: picture, in: context) {
+    case .found(let answer): found = answer
+    case .shortfall(let shortfall):
+      if shortfall.isEmpty, onEmpty != .fail || otherwise == nil {
+        found = nil
+      } else {
+        switch otherwise {
+        case .review:
+          guard let reviewCopy else {
+            throw StageError("internal-fault", "segment has no folder for what is to be reviewed", kind: .job)
+          }
+          let path = try reviewCopy.put(item, in: context)
+          return .review(reason: "\(shortfall.reason); copied to \(path.printable)")
+        case .fail: throw shortfall.failure
+        case nil:
+          guard let best = shortfall.best else { throw shortfall.failure }
+          context.warn("low-score", shortfall.reason)
+          found = best
+        }
+      }
+    }
+    let whole = if let found { try found.matte(over: picture) } else { try emptyMatte(for: picture, context) }
+    let matte = try adjustment.applied(to: whole, in: context)
     var mattes = item.mattes
     if let name { mattes[name] = matte }
     switch output {
@@ -128,13 +162,15 @@ public struct Segment: Stage {
     }
   }
 
+  static let nothingFound = StageError(
+    "nothing-found", "the model found no subject in the picture",
+    hint: "\"onEmpty\": \"keep\" or \"clear\" would go on")
+
   private func emptyMatte(for picture: Image, _ context: StageContext) throws(StageError) -> Image {
     let level: UInt8
     switch onEmpty {
     case .fail:
-      throw StageError(
-        "nothing-found", "the model found no subject in the picture",
-        hint: "\"onEmpty\": \"keep\" or \"clear\" would go on")
+      throw Self.nothingFound
     case .keep:
       context.warn("nothing-found", "the model found no subject; the whole picture was kept")
       level = 255
@@ -148,12 +184,6 @@ public struct Segment: Stage {
         bytes: [UInt8](repeating: level, count: picture.width * picture.height))
     }
   }
-}
-
-/// Who finds the subject of a picture.
-protocol Segmenter: Sendable {
-  /// The matte of a picture: 1 band, its size, 255 on the subject; nil when nothing was found.
-  func matte(of picture: Image) throws(StageError) -> Image?
 }
 
 extension Precision: FieldChoice {

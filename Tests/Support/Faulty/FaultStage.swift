@@ -44,6 +44,10 @@ struct FaultStage: Stage {
     case "late":
       // Nothing is wrong with it, but it is in flight for long enough to be when another one crashes.
       usleep(300_000)
+    case "review":
+      context.note(
+        matte: MatteRecord(provider: "test", score: 0.25, coverage: 0.5, softness: 0.5, islands: 1, border: 0))
+      return .review(reason: "the picture's name says so")
     case "threads": try Self.startThreads()
     case "once":
       // The first time only, as where two threads have to meet.

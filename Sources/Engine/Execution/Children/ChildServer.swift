@@ -145,7 +145,8 @@ extension Executor {
       return Message.make(
         kind,
         members + [
-          ("warnings", .array(snapshot.warnings.map(\.json))), ("facts", ItemRecord.json(facts: snapshot.facts)),
+          ("warnings", .array(snapshot.warnings.map(\.json))), ("mattes", .array(snapshot.mattes.map(\.json))),
+          ("facts", ItemRecord.json(facts: snapshot.facts)),
           ("stages", ItemRecord.json(timings: timings)),
         ])
     }
@@ -176,6 +177,7 @@ extension Executor {
         // Should a later stage crash, this much is known.
         if index + 1 < stages.count { link.tell(message("progress")) }
       case .success(.dropped(let reason)): return ended(.dropped, reason)
+      case .success(.review(let reason)): return ended(.review, reason)
       case .success(.deferred(let reason)): return ended(.deferred, reason)
       case .success(.notAttempted(let reason)): return ended(.notAttempted, reason)
       case .success(.unknown(let receipt)): return ended(.unknown, receipt)

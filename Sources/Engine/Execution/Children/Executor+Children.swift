@@ -145,10 +145,12 @@ extension Executor {
   /// Keeps what the child has to say about the item so far. Outputs were booked one by one.
   private func note(_ message: JSONNode, for run: ItemRun) {
     let warnings = ItemRecord.warnings(message["warnings"])
+    let mattes = ItemRecord.mattes(message["mattes"])
     let facts = ItemRecord.facts(message["facts"])
     let timings = ItemRecord.timings(message["stages"])
     run.journal.record {
       $0.warnings = warnings
+      $0.mattes = mattes
       $0.facts = facts
     }
     run.progress.withLock { $0.timings = timings }

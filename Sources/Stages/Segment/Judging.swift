@@ -1,0 +1,109 @@
+import Imaging
+import Inference
+import JobSyntax
+import PipelineKit
+
+/// Who finds the subject of a picture.
+protocol Segmenter: Sendable {
+  /// For messages: the model's name, or the service's.
+  var name: String { get }
+
+  /// The mask of a picture's subject, judged; nil when nothing was found.
+  func find(in picture: Image) throws(StageError) -> FoundMatte?
+}
+
+/// A mask and how far it can be trusted.
+struct FoundMatte: Sendable {
+  enum Pixels: Sendable {
+    /// What a model on this machine says, at its own size: first all that was asked for, then class by class.
+    case maps([NamedMaskMap])
+    /// 1 band, the picture's size, 255 on the subject.
+    case image(Image)
+  }
+
+  var pixels: Pixels
+  /// Of all that was asked for.
+  var record: MatteRecord
+  /// Of each class that was found, where they are kept apart.
+  var named: [MatteRecord] = []
+
+  /// The mask as large as the picture: 1 band, 255 on the subject.
+  func matte(over picture: Image) throws(StageError) -> Image {
+    switch pixels {
+    case .image(let image): return image
+    case .maps(let maps):
+      guard let first = maps.first, let matte = try LocalSegmenter.stretched(first, over: picture) else {
+        throw StageError("internal-fault", "a mask was judged that is not there")
+      }
+      return matte
+    }
+  }
+}
+
+/// What judging a mask may cost.
+enum Judge: String, FieldChoice {
+  case mask, flip
+
+  var help: String {
+    switch self {
+    case .mask: "the mask itself, which costs about a millisecond"
+    case .flip:
+      "the model also sees the mirror image, which costs as long again, and the report tells as `flip` how far both "
+        + "masks agree; the score stays the same, since this did not make it better"
+    }
+  }
+}
+
+/// A model on this machine, whose masks are judged.
+struct JudgedModel: Segmenter {
+  let local: LocalSegmenter
+  let isSeparate: Bool
+  let judge: Judge
+
+  var name: String { local.recipe.name }
+
+  func find(in picture: Image) throws(StageError) -> FoundMatte? {
+    let maps = try local.maps(of: picture, separate: isSeparate)
+    guard let first = maps.first, case .map(let values, _) = first.map else { return nil }
+    var mirrored: [Float]?
+    if judge == .flip {
+      let mirror = try StageError.imaging { () throws(ImagingError) in
+        try picture.flipped(.horizontal).materialised()
+      }
+      switch try local.maps(of: mirror, separate: false).first?.map {
+      case .map(let values, _): mirrored = values
+      case .nothingFound, nil: mirrored = [Float](repeating: 0, count: values.count)
+      }
+    }
+    func record(_ map: NamedMaskMap, _ values: [Float], mirrored: [Float]? = nil) -> MatteRecord {
+      let score = MatteScore(of: values, width: map.width, height: map.height, mirrored: mirrored)
+      return MatteRecord(
+        name: map.name, provider: "local", model: name, score: score.score, coverage: score.coverage,
+        softness: score.softness, islands: score.islands, border: score.border, flip: score.flip)
+    }
+    let named = maps.dropFirst().compactMap { map -> MatteRecord? in
+      if case .map(let values, _) = map.map { record(map, values) } else { nil }
+    }
+    return FoundMatte(pixels: .maps(maps), record: record(first, values, mirrored: mirrored), named: named)
+  }
+}
+
+extension Segment {
+  /// - Parameter isSpare: whether it may never be asked: it is then made when it is, after a look at what it needs.
+  static func segmenter(
+    _ settings: Settings, judge: Judge, isSpare: Bool, resources: StageResources
+  ) throws(StageError) -> any Segmenter {
+    switch settings[provider] {
+    case .local:
+      let choice = ModelChoice(settings, precision: settings[precision])
+      @Sendable func make() throws(StageError) -> any Segmenter {
+        JudgedModel(
+          local: try LocalSegmenter(choice, isSpare: isSpare, resources: resources), isSeparate: choice.isSeparate,
+          judge: judge)
+      }
+      guard isSpare else { return try make() }
+      try LocalSegmenter.check(choice, resources: resources)
+      return SpareSegmenter(name: choice.name, make: make)
+    }
+  }
+}

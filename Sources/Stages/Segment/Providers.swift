@@ -1,0 +1,284 @@
+import Dispatch
+import Imaging
+import Inference
+import JobSyntax
+import PipelineKit
+import Synchronization
+
+/// Why the next provider is asked.
+enum Trouble: String, FieldChoice {
+  case lowScore, empty, quota, temporary
+
+  var help: String {
+    switch self {
+    case .lowScore: "the mask's score is below `minScore`"
+    case .empty: "nothing was found"
+    case .quota: "a limit was reached: the service's, or the job's budget"
+    case .temporary: "it failed in a way that may pass: no answer, too busy, no memory"
+    }
+  }
+
+  /// What an error of a provider means; nil for one that another provider is no answer to.
+  init?(_ error: StageError) {
+    switch error.kind {
+    case .budget: self = .quota
+    case .temporary: self = .temporary
+    case .usage, .job, .environment, .item: return nil
+    }
+  }
+}
+
+/// What happens in the end to a picture that no provider made a good mask of.
+enum Otherwise: String, FieldChoice {
+  case fail, review
+
+  var help: String {
+    switch self {
+    case .fail: "the item fails"
+    case .review: "the input is copied to a folder for a person, and the item counts as `review`, which is no failure"
+    }
+  }
+}
+
+extension Segment {
+  static let on = Field<[Trouble]>(
+    "on", type: .array(.choice(Trouble.allCases.map { Choice($0.rawValue, $0.help) }), count: 1...4), absent: [],
+    help: "what the provider asked before must have ended in for this one to be asked; all but the first need it"
+  ) { node, _ in node.arrayValue?.compactMap { $0.stringValue.flatMap { Trouble(rawValue: $0) } } }
+
+  static let providerShape = ObjectShape(providerFields + [on])
+  static let providers = Field<[Settings]>(
+    "providers", type: .array(.object(providerShape), count: 1...8), absent: [],
+    help: "instead of `provider`: who is asked, in this order, each with the fields that a single provider takes"
+  ) { node, file in node.arrayValue?.map { Settings(reading: $0, shape: providerShape, file: file) } }
+
+  static let minScore = Field<Double>.number(
+    "minScore", in: 0...1, default: 0.75,
+    help:
+      "masks with a score below this are not good enough: the next provider is asked, then `otherwise` decides; the "
+      + "default was found with u2netp, of which it passes on a quarter")
+  static let otherwise = Field<Otherwise?>.choice(
+    "otherwise",
+    help: "what happens when no provider made a mask of at least `minScore`; left out, the best mask is used, with the "
+      + "warning low-score")
+
+  static let judge = Field<Judge>.choice(
+    "judge", default: .mask, help: "what a mask's entry in the report is made from")
+  static let judgingFields: [any FieldDeclaration] = [providers, judge, minScore, otherwise, ReviewCopy.field]
+
+  /// The settings of each provider.
+  static func entries(of settings: Settings) -> [Settings] {
+    settings.isSet(providers) ? settings[providers] : [settings]
+  }
+
+  static func checkProviders(_ settings: Settings) -> [Diagnostic] {
+    var findings: [Diagnostic] = []
+    if settings.isSet(providers) {
+      for field in providerFields where settings.isSet(field) {
+        findings.append(
+          settings.diagnostic(
+            .error, "conflicting-keys", at: field, "\"\(field.name)\" has no meaning with \"providers\"",
+            hint: "put it into the first of the providers"))
+      }
+      for (index, entry) in settings[providers].enumerated() {
+        findings += ModelFields.check(entry)
+        if index == 0, entry.isSet(on) {
+          findings.append(
+            entry.diagnostic(
+              .error, "not-applicable", at: on, "the first provider is always asked: \"on\" has no meaning there"))
+        } else if index > 0, !entry.isSet(on) {
+          findings.append(
+            entry.diagnostic(
+              .error, "missing-key", "provider \(index + 1) needs \"on\": what it is asked for",
+              hint: #"such as "on": ["lowScore", "empty"]"#))
+        }
+      }
+    } else {
+      findings += ModelFields.check(settings)
+    }
+    if settings[otherwise] == .review, !settings.isSet(ReviewCopy.field) {
+      findings.append(
+        settings.diagnostic(
+          .error, "missing-key", at: otherwise, "\"otherwise\": \"review\" needs \"review\": where inputs are copied",
+          hint: #"such as "review": { "to": "review/${item.dir}/${item.name}" }"#))
+    }
+    // A field whose default is nothing governs no other for the checker of fields.
+    if settings.isSet(ReviewCopy.field), settings[otherwise] == nil {
+      findings.append(
+        settings.diagnostic(
+          .error, "not-applicable", at: ReviewCopy.field, "\"review\" has no meaning without \"otherwise\": \"review\"")
+      )
+    }
+    return findings + ReviewCopy.check(settings)
+  }
+}
+
+/// The providers of a stage, asked in turn until one makes a mask that is good enough.
+struct ProviderChain: Sendable {
+  private struct Entry: Sendable {
+    var segmenter: any Segmenter
+    /// What the ones before must have ended in; nil for the first.
+    var on: Set<Trouble>?
+  }
+
+  /// What became of a picture that no provider made a good enough mask of.
+  struct Shortfall: Sendable {
+    /// The mask with the best score, where there was any.
+    var best: FoundMatte?
+    /// What the last provider that was asked ended in.
+    var trouble: Trouble
+    /// The error of the last one that failed.
+    var error: StageError?
+    /// What each ended in, in a sentence.
+    var reason: String
+
+    /// Whether nothing was found, by the last one that was asked and all before.
+    var isEmpty: Bool { best == nil && trouble == .empty }
+
+    /// What the item fails with.
+    var failure: StageError {
+      if let error { return error }
+      guard best != nil else { return Segment.nothingFound }
+      return StageError(
+        "low-score", reason, hint: "a lower \"minScore\", or a bigger model among the \"providers\", would go on")
+    }
+  }
+
+  enum Answer: Sendable {
+    case found(FoundMatte)
+    case shortfall(Shortfall)
+  }
+
+  private let entries: [Entry]
+  /// Nil where nothing depends on the score.
+  private let minScore: Double?
+
+  /// Makes the first provider ready, and looks whether the others could be: a model that is only asked for hard pictures
+  /// is compiled when the first of them comes, and costs no memory before.
+  init(_ settings: Settings, resources: StageResources) throws(StageError) {
+    var entries: [Entry] = []
+    for (index, entry) in Segment.entries(of: settings).enumerated() {
+      let on = index == 0 ? nil : Set(entry[Segment.on])
+      entries.append(
+        Entry(
+          segmenter: try Segment.segmenter(
+            entry, judge: settings[Segment.judge], isSpare: index > 0, resources: resources), on: on))
+    }
+    let isJudged =
+      settings.isSet(Segment.minScore) || settings[Segment.otherwise] != nil
+      || entries.contains { $0.on?.contains(.lowScore) ?? false }
+    self.init(entries, minScore: isJudged ? settings[Segment.minScore] : nil)
+  }
+
+  private init(_ entries: [Entry], minScore: Double?) {
+    self.entries = entries
+    self.minScore = minScore
+  }
+
+  /// A chain of segmenters that are ready, for tests.
+  init(_ segmenters: [(segmenter: any Segmenter, on: Set<Trouble>?)], minScore: Double?) {
+    self.init(segmenters.map { Entry(segmenter: $0.segmenter, on: $0.on) }, minScore: minScore)
+  }
+
+  /// Asks for a picture's mask.
+  ///
+  /// - Throws: errors that no other provider is asked for, such as a picture that the chain is wrong for.
+  func answer(for picture: Image, in context: StageContext) throws(StageError) -> Answer {
+    var trouble: Trouble?
+    var best: FoundMatte?
+    var failure: StageError?
+    var reasons: [String] = []
+    for entry in entries {
+      if let on = entry.on {
+        guard let trouble, on.contains(trouble) else { continue }
+      }
+      guard !context.isCancelled else {
+        throw StageError("cancelled", "the picture was given up before its mask was made")
+      }
+      do throws(StageError) {
+        guard let found = try entry.segmenter.find(in: picture) else {
+          trouble = .empty
+          reasons.append("\(entry.segmenter.name) found nothing")
+          continue
+        }
+        for record in [found.record] + found.named { context.note(matte: record) }
+        guard let minScore, found.record.score < minScore else { return .found(found) }
+        trouble = .lowScore
+        reasons.append(
+          "\(entry.segmenter.name) made a mask of score \(Self.text(found.record.score)), below \(Self.text(minScore))")
+        // At the same score the later one, which was meant for the hard pictures.
+        if found.record.score >= best?.record.score ?? 0 { best = found }
+      } catch {
+        guard let kind = Trouble(error) else { throw error }
+        trouble = kind
+        failure = error
+        reasons.append("\(entry.segmenter.name) failed: \(error.message)")
+        if entries.count > 1 { context.warn("provider-failed", "\(entry.segmenter.name): \(error.description)") }
+      }
+    }
+    return .shortfall(
+      Shortfall(
+        best: best, trouble: trouble ?? .empty, error: failure, reason: reasons.joined(separator: "; ")))
+  }
+
+  /// Two digits, rounded down: a score just below a threshold must not read as the threshold.
+  private static func text(_ score: Double) -> String {
+    let hundredths = Int((score * 100 + 1e-9).rounded(.down))
+    return "\(hundredths / 100)." + (hundredths % 100 < 10 ? "0" : "") + "\(hundredths % 100)"
+  }
+}
+
+/// A segmenter that is made when it is first asked for.
+final class SpareSegmenter: Segmenter {
+  private enum State {
+    case none
+    case making([DispatchSemaphore])
+    case made(Result<any Segmenter, StageError>)
+  }
+  let name: String
+  private let state = Mutex(State.none)
+  private let make: @Sendable () throws(StageError) -> any Segmenter
+
+  init(name: String, make: @escaping @Sendable () throws(StageError) -> any Segmenter) {
+    self.name = name
+    self.make = make
+  }
+
+  func find(in picture: Image) throws(StageError) -> FoundMatte? { try ready().get().find(in: picture) }
+
+  /// One caller makes it and the others wait; no lock is held meanwhile.
+  private func ready() -> Result<any Segmenter, StageError> {
+    let semaphore = DispatchSemaphore(value: 0)
+    while true {
+      enum Step {
+        case make, wait
+        case use(Result<any Segmenter, StageError>)
+      }
+      let step: Step = state.withLock { state in
+        switch state {
+        case .none:
+          state = .making([])
+          return .make
+        case .making(let waiting):
+          state = .making(waiting + [semaphore])
+          return .wait
+        case .made(let result): return .use(result)
+        }
+      }
+      switch step {
+      case .use(let result): return result
+      case .wait: semaphore.wait()
+      case .make:
+        let result: Result<any Segmenter, StageError>
+        do throws(StageError) { result = .success(try make()) } catch { result = .failure(error) }
+        let waiting = state.withLock { state in
+          defer { state = .made(result) }
+          if case .making(let waiting) = state { return waiting }
+          return []
+        }
+        for semaphore in waiting { semaphore.signal() }
+        return result
+      }
+    }
+  }
+}

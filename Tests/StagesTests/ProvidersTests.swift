@@ -1,0 +1,274 @@
+import Dispatch
+import Imaging
+import JobSyntax
+import PipelineKit
+import Synchronization
+import TestSupport
+import Testing
+
+@testable import Stages
+
+@Suite struct ProvidersTests {
+  let bench = StageBench()
+
+  /// Answers as a test says, and counts how often it was asked.
+  private final class Scripted: Segmenter {
+    let name: String
+    let calls = Mutex(0)
+    private let answer: @Sendable () throws(StageError) -> Double?
+
+    /// - Parameter answer: the score of its mask; nil for nothing found.
+    init(_ name: String, _ answer: @escaping @Sendable () throws(StageError) -> Double?) {
+      self.name = name
+      self.answer = answer
+    }
+
+    func find(in picture: Image) throws(StageError) -> FoundMatte? {
+      calls.withLock { $0 += 1 }
+      guard let score = try answer() else { return nil }
+      let matte = try StageError.imaging { () throws(ImagingError) in
+        try Image(width: 1, height: 1, bands: 1, bytes: [255])
+      }
+      return FoundMatte(
+        pixels: .image(matte),
+        record: MatteRecord(
+          provider: "test", model: name, score: score, coverage: 0.5, softness: 0, islands: 1, border: 0))
+    }
+  }
+
+  private func scored(_ name: String, _ score: Double?) -> Scripted {
+    Scripted(name) { () throws(StageError) in score }
+  }
+
+  private func failing(_ name: String, _ kind: ErrorClass) -> Scripted {
+    Scripted(name) { () throws(StageError) in throw StageError("trouble", "\(name) is in trouble", kind: kind) }
+  }
+
+  private func ask(
+    _ providers: [(Scripted, Set<Trouble>?)], minScore: Double? = 0.5, journal: ItemJournal = ItemJournal()
+  ) throws -> ProviderChain.Answer {
+    try ProviderChain(providers.map { ($0.0 as any Segmenter, $0.1) }, minScore: minScore)
+      .answer(for: Pictures.solid(2, 2, 1, 2, 3), in: bench.context("segment", journal: journal))
+  }
+
+  private func model(_ answer: ProviderChain.Answer) -> String? {
+    if case .found(let found) = answer { found.record.model } else { nil }
+  }
+
+  private func shortfall(_ answer: ProviderChain.Answer) throws -> ProviderChain.Shortfall {
+    guard case .shortfall(let shortfall) = answer else { throw StageError("test", "a mask was good enough") }
+    return shortfall
+  }
+
+  // MARK: Who is asked
+
+  @Test func aGoodMaskAsksNobodyElse() throws {
+    let second = scored("b", 0.9)
+    let journal = ItemJournal()
+    #expect(model(try ask([(scored("a", 0.5), nil), (second, [.lowScore, .empty])], journal: journal)) == "a")
+    #expect(second.calls.withLock { $0 } == 0)
+    #expect(journal.snapshot.mattes.map(\.model) == ["a"])
+  }
+
+  @Test(arguments: [Trouble.lowScore, .empty, .temporary, .quota])
+  func eachTroubleAsksThoseThatAreThereForIt(trouble: Trouble) throws {
+    func first() -> Scripted {
+      switch trouble {
+      case .lowScore: scored("a", 0.49)
+      case .empty: scored("a", nil)
+      case .temporary: failing("a", .temporary)
+      case .quota: failing("a", .budget)
+      }
+    }
+    #expect(model(try ask([(first(), nil), (scored("b", 0.8), [trouble])])) == "b")
+    let others = Set(Trouble.allCases).subtracting([trouble])
+    let unasked = scored("b", 0.8)
+    let third = scored("c", 0.7)
+    #expect(model(try ask([(first(), nil), (unasked, others), (third, [trouble])])) == "c")
+    #expect(unasked.calls.withLock { $0 } == 0)
+    // What failed is told, though another came in for it.
+    let journal = ItemJournal()
+    _ = try ask([(first(), nil), (scored("b", 0.8), [trouble])], journal: journal)
+    #expect(journal.warningCodes == (trouble == .temporary || trouble == .quota ? ["provider-failed"] : []))
+  }
+
+  @Test(arguments: [ErrorClass.item, .job, .environment])
+  func otherErrorsEndTheItem(kind: ErrorClass) throws {
+    let second = scored("b", 0.9)
+    let error = #expect(throws: StageError.self) {
+      try ask([(failing("a", kind), nil), (second, Set(Trouble.allCases))])
+    }
+    #expect(error?.code == "trouble")
+    #expect(second.calls.withLock { $0 } == 0)
+  }
+
+  @Test func withoutAThresholdAnyScoreWillDo() throws {
+    #expect(model(try ask([(scored("a", 0), nil), (scored("b", 1), [.empty])], minScore: nil)) == "a")
+  }
+
+  // MARK: What is left in the end
+
+  @Test func theBestMaskIsKept() throws {
+    let all: Set<Trouble> = [.lowScore]
+    let journal = ItemJournal()
+    let first = try shortfall(
+      ask([(scored("a", 0.3), nil), (scored("b", 0.4), all), (scored("c", 0.2), all)], journal: journal))
+    #expect(first.best?.record.model == "b")
+    #expect(first.failure.code == "low-score")
+    #expect(first.reason.contains("a made a mask of score 0.30, below 0.50") && first.reason.contains("score 0.20"))
+    #expect(journal.snapshot.mattes.map(\.model) == ["a", "b", "c"])
+    #expect(try shortfall(ask([(scored("a", 0.3), nil), (scored("b", 0.3), all)])).best?.record.model == "b")
+    // A score just below the threshold does not read as the threshold.
+    #expect(try shortfall(ask([(scored("a", 0.4999), nil)])).reason.contains("score 0.49, below 0.50"))
+  }
+
+  @Test func nothingFoundAndFailuresAreTold() throws {
+    let empty = try shortfall(ask([(scored("a", nil), nil), (scored("b", nil), [.empty])]))
+    #expect(empty.isEmpty && empty.failure.code == "nothing-found")
+    let failed = try shortfall(ask([(scored("a", 0.1), nil), (failing("b", .temporary), [.lowScore])]))
+    #expect(!failed.isEmpty && failed.best?.record.model == "a" && failed.failure.code == "trouble")
+    #expect(failed.reason.contains("b failed: b is in trouble"))
+  }
+
+  @Test func aSpareIsMadeOnceAndOnlyWhenAsked() throws {
+    final class Counted: Sendable { let made = Atomic<Int>(0) }
+    let counted = Counted()
+    let ready = scored("b", 0.9)
+    let spare = SpareSegmenter(name: "b") { () throws(StageError) in
+      counted.made.add(1, ordering: .relaxed)
+      return ready
+    }
+    let picture = try Pictures.solid(2, 2, 1, 2, 3)
+    let good = ProviderChain([(scored("a", 0.9), nil), (spare, [.lowScore])], minScore: 0.5)
+    _ = try good.answer(for: picture, in: bench.context("segment"))
+    #expect(counted.made.load(ordering: .relaxed) == 0)
+    let group = DispatchGroup()
+    for caller in 0..<8 {
+      DispatchQueue(label: "caller \(caller)").async(group: group) { _ = try? spare.find(in: picture) }
+    }
+    group.wait()
+    #expect(counted.made.load(ordering: .relaxed) == 1)
+    #expect(ready.calls.withLock { $0 } == 8)
+  }
+
+  @Test func aSpareThatCannotBeMadeSaysSoEachTime() throws {
+    let spare = SpareSegmenter(name: "b") { () throws(StageError) in
+      throw StageError("model-invalid", "no model", kind: .environment)
+    }
+    let picture = try Pictures.solid(2, 2, 1, 2, 3)
+    for _ in 0..<2 {
+      #expect(throws: StageError.self) { try spare.find(in: picture) }
+    }
+  }
+
+  // MARK: Lint
+
+  @Test func jobsThatMakeSenseLint() throws {
+    for json in [
+      #""providers": [{ "provider": "local", "model": "u2netp" }]"#,
+      #""providers": [{}, { "model": "u2net", "on": ["lowScore", "empty"] }, { "on": ["quota", "temporary"] }]"#,
+      #""minScore": 0.4"#, #""judge": "flip""#,
+      #""otherwise": "fail""#,
+      #""otherwise": "review", "review": { "to": "review/${item.dir}/${item.name}" }"#,
+    ] {
+      #expect(try StageBench.lint(Segment.self, "{ \"stage\": \"segment\", \(json) }").isEmpty, "\(json)")
+    }
+  }
+
+  @Test(
+    arguments: [
+      (#""model": "u2netp", "providers": [{}]"#, "conflicting-keys", "model"),
+      (#""providers": [{ "on": ["empty"] }]"#, "not-applicable", "providers[0].on"),
+      (#""providers": [{}, {}]"#, "missing-key", "providers[1]"),
+      (#""providers": [{}, { "on": ["empty"], "model": "u2nett" }]"#, "unknown-model", "providers[1].model"),
+      (#""providers": [{}, { "on": ["lowscore"] }]"#, "unknown-value", "providers[1].on[0]"),
+      (#""providers": []"#, "out-of-range", "providers"),
+      (#""otherwise": "review""#, "missing-key", "otherwise"),
+      (#""review": { "to": "a/${item.name}" }"#, "not-applicable", "review"),
+      (#""otherwise": "fail", "review": { "to": "a/${item.name}" }"#, "not-applicable", "review"),
+      (#""otherwise": "review", "review": {}"#, "missing-key", "review"),
+      (#""otherwise": "review", "review": { "to": "review/" }"#, "output-name", "review.to"),
+      (#""otherwise": "review", "review": { "to": "a/${item.stem}.${ext}" }"#, "variable-not-allowed", "review.to"),
+      (#""minScore": 1.5"#, "out-of-range", "minScore"),
+    ])
+  func mistakesAreFoundWhereTheyAre(json: String, code: String, place: String) throws {
+    let findings = try StageBench.lint(Segment.self, "{ \"stage\": \"segment\", \(json) }")
+    #expect(findings.map(\.code) == [code], "\(findings.map(\.message))")
+    #expect(findings.first?.path?.hasSuffix(place) == true, "\(findings.first?.path ?? "")")
+  }
+
+  @Test func copiesArePlanned() throws {
+    let review = try StageBench.settings(
+      Segment.self, #"{ "stage": "segment", "otherwise": "review", "review": { "to": "r/${item.name}" } }"#)
+    #expect(Segment.plan(review).copies.map(\.text) == ["r/${item.name}"])
+    #expect(Segment.plan(review).outputs.isEmpty)
+    #expect(Segment.plan(try StageBench.settings(Segment.self, #"{ "stage": "segment" }"#)).copies.isEmpty)
+  }
+}
+
+@Suite struct ReviewCopyTests {
+  let bench: StageBench
+
+  init() { self.init(StageBench()) }
+
+  private init(_ bench: StageBench) { self.bench = bench }
+
+  private func put(_ item: Item, _ to: String, journal: ItemJournal = ItemJournal()) throws -> PathBytes {
+    let template = try #require(Template.parse(to).template)
+    return try ReviewCopy(template: template).put(item, in: bench.context("segment", journal: journal))
+  }
+
+  private func failure(_ item: Item, _ to: String) throws -> StageError {
+    do { _ = try put(item, to) } catch let error as StageError { return error }
+    throw StageError("test", "it was copied")
+  }
+
+  @Test func theInputIsCopiedAndTheTreeKept() throws {
+    let bytes = try Pictures.png(Pictures.quarters())
+    let path = bench.folder.write(bytes, to: "in/a/b/x.png")
+    let item = bench.item(path, name: "in/a/b/x.png", directory: "a/b")
+    let journal = ItemJournal()
+    let copy = try put(item, "review/${item.dir}/${item.name}", journal: journal)
+    #expect(copy.display == bench.folder["review/a/b/x.png"])
+    #expect(bench.folder.read("review/a/b/x.png") == bytes)
+    #expect(bench.folder.read("in/a/b/x.png") == bytes)
+    #expect(!bench.folder.tree().contains { $0.contains(".pipeline-") })
+    let output = try #require(journal.snapshot.outputs.first)
+    #expect(output.place == .path(copy) && output.format == "png" && output.width == 64 && output.height == 48)
+    #expect(output.bytes == bytes.count && output.sha256 == EncodedBytes(bytes).sha256)
+  }
+
+  @Test func theCopyOfAnEarlierRunStaysAndAnotherFileIsNeverReplaced() throws {
+    let bytes = try Pictures.png(Pictures.quarters())
+    let path = bench.folder.write(bytes, to: "in/x.png")
+    _ = bench.folder.write(bytes, to: "review/x.png")
+    _ = bench.folder.write("somebody's", to: "review/y.png")
+    let item = bench.item(path, name: "in/x.png")
+    let journal = ItemJournal()
+    _ = try put(item, "review/${item.name}", journal: journal)
+    #expect(journal.snapshot.outputs.count == 1)
+    let error = try failure(item, "review/y.png")
+    #expect(error.code == "output-exists" && error.hint != nil)
+    #expect(bench.folder.read("review/y.png") == Array("somebody's".utf8))
+    bench.folder.makeFolder("review/z.png")
+    #expect(try failure(item, "review/z.png").code == "output-is-folder")
+  }
+
+  @Test func twoPicturesDoNotShareACopy() throws {
+    let bytes = try Pictures.png(Pictures.quarters())
+    let item = bench.item(bench.folder.write(bytes, to: "in/x.png"), name: "in/x.png")
+    _ = try put(item, "review/one.png")
+    #expect(try failure(item, "review/one.png").code == "output-collision")
+  }
+
+  @Test func noInputIsReplaced() throws {
+    let bytes = try Pictures.png(Pictures.quarters())
+    let path = bench.folder.write(bytes, to: "in/x.png")
+    var resolver = FolderResolver()
+    var guarded = bench
+    guarded.protected = ProtectedPaths(inputs: [PathBytes(path)], others: [], resolver: &resolver)
+    let error = try ReviewCopyTests(guarded).failure(bench.item(path, name: "in/x.png"), "in/${item.name}")
+    #expect(error.code == "output-overwrites-input")
+    #expect(error.hint?.contains("inPlace") == false)
+  }
+}
