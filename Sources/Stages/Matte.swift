@@ -20,7 +20,7 @@ public struct Matte: Stage {
       "The picture is cut out anew, from the photo as it was before: where the mask grew, the photo's own colours come "
         + "back. Of a picture that brought its transparency along, the colours stored under it show.",
     ],
-    fields: [use, existingAlpha] + MatteFields.all + [output],
+    fields: [use, existingAlpha] + MatteFields.all + [output, Segment.decontaminate],
     examples: [
       #"{ "stage": "matte", "islands": "largest", "holes": 0.01 }"#,
       #"{ "stage": "matte", "shrink": 1, "feather": 0.8 }"#,
@@ -59,11 +59,13 @@ public struct Matte: Stage {
   private let name: String?
   private let adjustment: MatteAdjustment
   private let output: Segment.Output
+  private let decontaminates: Bool
 
   public init(_ settings: Settings, resources: StageResources) throws(StageError) {
     name = settings[Self.use]
     adjustment = MatteAdjustment(settings)
     output = settings[Self.output]
+    decontaminates = settings[Segment.decontaminate]
   }
 
   public func process(_ item: Item, in context: StageContext) throws(StageError) -> Outcome {
@@ -105,7 +107,9 @@ public struct Matte: Stage {
 
   private func cutOut(_ item: Item, _ picture: Image, _ matte: Image) throws(ImagingError) -> Image {
     // Transparency that the photo itself brought along stays.
-    if let original = item.original { return try original.multipliedAlpha(by: matte) }
+    if let original = item.original {
+      return try (decontaminates ? original.withForegroundColours(under: matte) : original).multipliedAlpha(by: matte)
+    }
     guard picture.bands >= 3 else {
       throw ImagingError(
         .geometry, "the picture is a mask, and the photo it was made from is not at hand",

@@ -190,10 +190,11 @@ private let needsData: Comment = "needs the OpenVINO runtime (make provision) an
     let maps = try deepLab.maps(of: person.image)
     #expect(maps.map(\.name) == [nil, "aeroplane", "person"])
     #expect(maps.allSatisfy { $0.width == 257 && $0.height == 257 })
-    let (matte, named) = try deepLab.mattes(of: person.image)
+    let mattes = try maps.map { try LocalSegmenter.stretched($0, over: person.image) }
     // There is no aeroplane, so there is no matte of one.
-    #expect(named.map(\.name) == ["person"])
-    let mask = try #require(named.first?.matte)
+    #expect(mattes.map { $0 == nil } == [false, true, false])
+    let matte = mattes[0]
+    let mask = try #require(mattes[2])
     #expect(mask.width == person.image.width && mask.height == person.image.height)
     let (both, either) = overlap(try mask.bytes(), person) { $0 == 15 }
     #expect(Double(both) / Double(either) > 0.6, "\(Double(both) / Double(either))")

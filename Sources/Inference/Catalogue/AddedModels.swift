@@ -166,6 +166,7 @@ extension ModelRecipe {
       (Key.index, .integer(self.output.index)), (Key.layout, .string(self.output.layout.rawValue)),
       (Key.channels, .integer(self.output.channels)), (Key.activation, .string(activation.rawValue)),
       (Key.normalise, .bool(normalisation == .minimumToMaximum)), (Key.emptyBelow, .number(Double(emptyBelow))),
+      (Key.greys, .string(greys.rawValue)),
     ]
     if let width = self.output.width { output.append((Key.width, .integer(width))) }
     if let height = self.output.height { output.append((Key.height, .integer(height))) }

@@ -83,6 +83,14 @@ public struct ModelRecipe: Sendable, Hashable {
     }
   }
 
+  /// What values between 0 and 1 mean.
+  public enum Greys: String, Sendable, CaseIterable {
+    /// How much of the pixel is subject, as models of matting say it.
+    case alpha
+    /// How sure the model is, as those trained on masks of black and white say it.
+    case doubt
+  }
+
   /// The output tensor that holds the map.
   public struct Output: Sendable, Hashable {
     /// Its place among the model's outputs.
@@ -147,13 +155,15 @@ public struct ModelRecipe: Sendable, Hashable {
   public var normalisation: Normalisation
   /// A map whose peak is below this (after activation, before normalisation) says that nothing was found.
   public var emptyBelow: Float
+  public var greys: Greys
 
   public init(
     name: String, fileName: String, sha256: String? = nil, md5: String? = nil, url: String? = nil, source: String,
     licence: String, tested: Bool = false, note: String? = nil, width: Int, height: Int, sizeRule: SizeRule? = nil,
     layout: Layout = .nchw, channelOrder: ChannelOrder = .rgb, resampling: Resampling = .lanczos,
     scaling: Scaling = .maximum, mean: [Double], deviation: [Double], output: Output = Output(),
-    activation: Activation = .none, normalisation: Normalisation = .minimumToMaximum, emptyBelow: Float = 0
+    activation: Activation = .none, normalisation: Normalisation = .minimumToMaximum, emptyBelow: Float = 0,
+    greys: Greys = .alpha
   ) {
     self.name = name
     self.fileName = fileName
@@ -177,6 +187,7 @@ public struct ModelRecipe: Sendable, Hashable {
     self.activation = activation
     self.normalisation = normalisation
     self.emptyBelow = emptyBelow
+    self.greys = greys
   }
 
   /// Whether a checksum says which file the model is.

@@ -35,6 +35,7 @@ public struct RecipeDraft: Sendable, Hashable {
   var activation: ModelRecipe.Activation?
   var normalisation: ModelRecipe.Normalisation?
   var emptyBelow: Float?
+  var greys: ModelRecipe.Greys?
 
   /// Findings of the parts, while a recipe is being read.
   private var diagnostics: [Diagnostic] = []
@@ -53,7 +54,7 @@ extension RecipeDraft {
     public static let scale = "scale", mean = "mean", std = "std"
     public static let index = "index", channels = "channels", subject = "subject", background = "background"
     public static let labels = "labels", activation = "activation", normalise = "normalise"
-    public static let emptyBelow = "emptyBelow"
+    public static let emptyBelow = "emptyBelow", greys = "greys"
   }
 
   /// Reads a recipe; what does not fit is reported and counts as left out.
@@ -137,16 +138,20 @@ extension RecipeDraft {
       return labels.count == names.count && Set(labels).count == labels.count && !labels.contains("") ? labels : nil
     }
     activation = reader.choice(Key.activation)
-    normalisation = reader.value(Key.normalise, "true or false") {
-      $0.boolValue.map { $0 ? .minimumToMaximum : .none }
-    }
+    normalisation = reader.value(Key.normalise, "true or false") { Self.normalisation($0) }
     emptyBelow = reader.value(Key.emptyBelow, "a number from 0 to 1") {
       $0.numberValue?.double.flatMap { (0...1).contains($0) ? Float($0) : nil }
     }
+    greys = reader.choice(Key.greys)
   }
 
   public static let sides = 1...8192
   public static let channelCounts = 1...4096
+
+  private static func normalisation(_ node: JSONNode) -> ModelRecipe.Normalisation? {
+    guard let spreads = node.boolValue else { return nil }
+    return spreads ? .minimumToMaximum : ModelRecipe.Normalisation.none
+  }
 
   private static func three(_ node: JSONNode) -> [Double]? {
     let numbers = (node.arrayValue ?? []).compactMap { $0.numberValue?.double }
@@ -214,6 +219,7 @@ extension RecipeDraft {
     activation = activation ?? base.activation
     normalisation = normalisation ?? base.normalisation
     emptyBelow = emptyBelow ?? base.emptyBelow
+    greys = greys ?? base.greys
     licence = licence ?? base.licence
     if !base.output.labels.isEmpty { labels = labels ?? base.output.labels }
     if subject == nil, background == nil {
@@ -271,7 +277,7 @@ extension RecipeDraft {
       resampling: resampling ?? .lanczos, scaling: scaling ?? .fixed(255), mean: mean, deviation: deviation,
       output: output, activation: activation ?? .none,
       normalisation: normalisation ?? (isMatte ? .minimumToMaximum : .none),
-      emptyBelow: emptyBelow ?? (isMatte ? 0 : 0.5))
+      emptyBelow: emptyBelow ?? (isMatte ? 0 : 0.5), greys: greys ?? .alpha)
   }
 
   private func completedOutput(

@@ -16,7 +16,7 @@ protocol Segmenter: Sendable {
 struct FoundMatte: Sendable {
   enum Pixels: Sendable {
     /// What a model on this machine says, at its own size: first all that was asked for, then class by class.
-    case maps([NamedMaskMap])
+    case maps([NamedMaskMap], LocalSegmenter)
     /// 1 band, the picture's size, 255 on the subject.
     case image(Image)
   }
@@ -26,18 +26,6 @@ struct FoundMatte: Sendable {
   var record: MatteRecord
   /// Of each class that was found, where they are kept apart.
   var named: [MatteRecord] = []
-
-  /// The mask as large as the picture: 1 band, 255 on the subject.
-  func matte(over picture: Image) throws(StageError) -> Image {
-    switch pixels {
-    case .image(let image): return image
-    case .maps(let maps):
-      guard let first = maps.first, let matte = try LocalSegmenter.stretched(first, over: picture) else {
-        throw StageError("internal-fault", "a mask was judged that is not there")
-      }
-      return matte
-    }
-  }
 }
 
 /// What judging a mask may cost.
@@ -84,7 +72,7 @@ struct JudgedModel: Segmenter {
     let named = maps.dropFirst().compactMap { map -> MatteRecord? in
       if case .map(let values, _) = map.map { record(map, values) } else { nil }
     }
-    return FoundMatte(pixels: .maps(maps), record: record(first, values, mirrored: mirrored), named: named)
+    return FoundMatte(pixels: .maps(maps, local), record: record(first, values, mirrored: mirrored), named: named)
   }
 }
 

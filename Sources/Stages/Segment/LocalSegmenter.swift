@@ -35,28 +35,11 @@ struct LocalSegmenter {
     do throws(InferenceError) { _ = try recipe.channels(of: classes) } catch { throw StageError(error, kind: .job) }
   }
 
-  /// Follows rembg's recipe: alpha ignored, stretched to the model's size by an 8-bit Lanczos, the model's map spread
-  /// over 0…255 and cut to 8 bits, and stretched back by the same Lanczos.
-  func matte(of picture: Image) throws(StageError) -> Image? {
-    guard let map = try maps(of: picture, separate: false).first else { return nil }
-    return try Self.stretched(map, over: picture)
-  }
-
-  /// The matte of everything that was asked for, and one for each class found in the picture, in the order of the
-  /// model's labels; without classes the second is empty.
-  func mattes(of picture: Image) throws(StageError) -> (matte: Image?, named: [(name: String, matte: Image)]) {
-    let maps = try maps(of: picture)
-    var named: [(String, Image)] = []
-    for map in maps.dropFirst() {
-      guard let name = map.name, let matte = try Self.stretched(map, over: picture) else { continue }
-      named.append((name, matte))
-    }
-    guard let first = maps.first else { return (nil, named) }
-    return (try Self.stretched(first, over: picture), named)
-  }
-
   /// What the model says about a picture, at the model's size: first everything that was asked for, without a name, then
   /// each class where classes were asked for.
+  ///
+  /// The picture becomes the model's input as in rembg's recipe: alpha is ignored, and it is stretched to the model's
+  /// size by an 8-bit Lanczos.
   ///
   /// Throws `geometry` for a mask where a picture is needed, `inference-failed` and `model-invalid`.
   func maps(of picture: Image) throws(StageError) -> [NamedMaskMap] { try maps(of: picture, separate: true) }
@@ -92,6 +75,8 @@ struct LocalSegmenter {
     }
   }
 
+  /// A map enlarged as rembg does it: spread over 0…255, cut to 8 bits, and stretched by an 8-bit Lanczos; nil where
+  /// nothing was found.
   static func stretched(_ map: NamedMaskMap, over picture: Image) throws(StageError) -> Image? {
     guard let small = map.map.bytes else { return nil }
     return try StageError.imaging { () throws(ImagingError) in

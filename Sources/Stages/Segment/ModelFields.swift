@@ -95,6 +95,10 @@ enum ModelFields {
       Key.emptyBelow, in: 0...1,
       help: "nothing was found where the map's largest value is below; when left out, 0.5 for several channels, else 0"
     ),
+    word(
+      Key.greys, ModelRecipe.Greys.self,
+      "what values between 0 and 1 mean: alpha, how much of the pixel is subject, or doubt, how sure the model is, as "
+        + "models trained on masks of black and white have it; alpha when left out"),
   ])
 
   private static func side(_ name: String, _ help: String) -> Field<Int?> {

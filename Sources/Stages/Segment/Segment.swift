@@ -35,7 +35,7 @@ public struct Segment: Stage {
 
     var help: String {
       switch self {
-      case .cutout: "the picture with the mask as straight alpha; colours stay as they are"
+      case .cutout: "the picture with the mask as straight alpha"
       case .mask: "the mask as a grey picture: white where the subject is"
       }
     }
@@ -73,7 +73,8 @@ public struct Segment: Stage {
         + "is first needed.",
       MatteFields.note,
     ],
-    fields: providerFields + [onEmpty, name] + MatteFields.all + [output] + judgingFields,
+    fields: providerFields + [onEmpty, refine, detail, name] + MatteFields.all + [output, decontaminate]
+      + judgingFields,
     examples: [
       #"{ "stage": "segment" }"#,
       #"{ "stage": "segment", "provider": "local", "model": "u2netp", "precision": "fast", "onEmpty": "keep" }"#,
@@ -92,11 +93,15 @@ public struct Segment: Stage {
     var plan = StagePlan(
       accepts: .picture, produces: settings[output] == .mask ? .matte : [.alpha, .matte],
       removes: settings[output] == .mask ? [.alpha, .encoded] : .encoded)
-    // The picture without its alpha, the matte, and the picture with its new alpha; changing the matte takes copies.
-    let perPixel = MatteAdjustment(settings).isEmpty ? 8 : 11
-    plan.workingBytes = { width, height in width * height * perPixel }
-    if let name = settings[name] { plan.namedMattes = [name] }
+    // The picture without its alpha, the matte, and the picture with its new alpha; changing the matte takes copies, as
+    // does changing colours. What is worked out at the model's size is the same for every picture.
+    let changesColours = settings[output] == .cutout && settings[decontaminate]
+    let perPixel = (MatteAdjustment(settings).isEmpty ? 8 : 11) + (changesColours ? 3 : 0)
+    plan.workingBytes = { width, height in width * height * perPixel + 48 << 20 }
     let entries = entries(of: settings)
+    plan.namedMattes = settings[name].map { [$0] } ?? []
+    // Classes have many spellings, and the model's own is what counts.
+    if entries.contains(where: { $0[ModelFields.separate] }) { plan.namedMattes = nil }
     plan.helperFiles = entries.flatMap { ModelFields.helperFiles($0) }
     if settings[otherwise] == .review, let review = settings[ReviewCopy.field] {
       plan.copies = [review[ReviewCopy.to]]
@@ -111,7 +116,9 @@ public struct Segment: Stage {
   private let reviewCopy: ReviewCopy?
   private let onEmpty: OnEmpty
   private let output: Output
+  private let finish: MatteFinish
   private let adjustment: MatteAdjustment
+  private let decontaminates: Bool
   private let name: String?
 
   public init(_ settings: Settings, resources: StageResources) throws(StageError) {
@@ -120,7 +127,9 @@ public struct Segment: Stage {
     reviewCopy = settings[ReviewCopy.field].map { ReviewCopy(template: $0[ReviewCopy.to]) }
     onEmpty = settings[Self.onEmpty]
     output = settings[Self.output]
+    finish = MatteFinish(settings)
     adjustment = MatteAdjustment(settings)
+    decontaminates = settings[Self.decontaminate]
     name = settings[Self.name]
   }
 
@@ -148,16 +157,25 @@ public struct Segment: Stage {
         }
       }
     }
-    let whole = if let found { try found.matte(over: picture) } else { try emptyMatte(for: picture, context) }
-    let matte = try adjustment.applied(to: whole, in: context)
     var mattes = item.mattes
+    let whole: Image
+    if let found {
+      let made = try finish.mattes(of: found, over: picture)
+      whole = made.whole
+      for (name, matte) in made.named { mattes[name] = try adjustment.applied(to: matte, in: context) }
+    } else {
+      whole = try emptyMatte(for: picture, context)
+    }
+    let matte = try adjustment.applied(to: whole, in: context)
     if let name { mattes[name] = matte }
     switch output {
     case .mask: return .next(item.with(image: matte, matte: matte, original: picture, mattes: mattes))
     case .cutout:
       // Left lazy: picture and matte are in memory, and joining them again when pixels are read costs next to nothing,
       // while the joined picture would take more than both.
-      let cutout = try StageError.imaging { () throws(ImagingError) in try picture.multipliedAlpha(by: matte) }
+      let cutout = try StageError.imaging { () throws(ImagingError) in
+        try (decontaminates ? picture.withForegroundColours(under: matte) : picture).multipliedAlpha(by: matte)
+      }
       return .next(item.with(image: cutout, matte: matte, original: picture, mattes: mattes))
     }
   }

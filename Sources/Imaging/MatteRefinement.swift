@@ -1,0 +1,448 @@
+import Glibc
+
+/// Makes a matte as large as the picture out of a model's map, with the picture's own colours as guide.
+///
+/// Two steps, each of which can be had alone:
+///
+/// 1. `levels`: models of the U-2-Net kind are trained on masks of black and white and answer with greys where they are
+///    unsure, which look like glass in a cut-out. Their odds are weighed again with the odds of each pixel's colour,
+///    given the colours of what is sure, and spread over black and white.
+/// 2. `followsEdges`: in windows around the edge the matte is regressed on the picture's colours from the pixels that
+///    are sure, and the line found is evaluated for every pixel of the full-size picture. It is the local linear model
+///    of K. He, J. Sun, X. Tang, "Guided Image Filtering" (ECCV 2010), with weights, and computed at the model's size as
+///    in K. He, J. Sun, "Fast Guided Filter" (2015); as every pixel in doubt is left out of the fit, it is also what
+///    closed-form matting (A. Levin, D. Lischinski, Y. Weiss, 2008) assumes of colours in a window. Where the line
+///    explains little (subject and background are of like colours) the matte stays as step 1 left it.
+///
+/// Work is done at about the model's size, and at full size only where the matte is neither 0 nor 1. On one core of a
+/// 2021 server a 12-megapixel photo takes about 0.1 s, half of it for reading the picture once.
+public struct MatteRefinement: Sendable, Hashable {
+  /// How a map's greys are spread over black and white.
+  public struct Levels: Sendable, Hashable {
+    /// Added to the logarithm of the odds: above 0 more counts as subject.
+    public var bias: Float
+    /// The share of the colours' log-odds that is added.
+    public var colours: Float
+    /// What is below becomes 0, what is above 1 − `margin` becomes 1. 0…0.5.
+    public var margin: Float
+
+    public init(bias: Float = 0.4, colours: Float = 0.4, margin: Float = 0.3) {
+      self.bias = bias
+      self.colours = colours
+      self.margin = margin
+    }
+
+    /// Chosen for u2netp on half of 60 photos with masks drawn by hand. Where edges are followed the greys that are
+    /// left are for the eye to take as softness, so they are spread less.
+    public static func saliency(followingEdges: Bool) -> Levels { Levels(margin: followingEdges ? 0.2 : 0.3) }
+  }
+
+  /// nil leaves the map's values as they are.
+  public var levels: Levels?
+  /// Whether the picture's edges are followed.
+  public var followsEdges: Bool
+
+  public init(levels: Levels?, followsEdges: Bool) {
+    self.levels = levels
+    self.followsEdges = followsEdges
+  }
+
+  /// The matte of a picture: one band of 8 bits, its sides.
+  ///
+  /// - Parameter picture: 3 or 4 bands; alpha is not looked at.
+  /// - Throws: `geometry` for a picture without colours, and what reading its pixels throws.
+  public func matte(_ map: MatteMap, of picture: Image) throws(ImagingError) -> Image {
+    guard picture.bands >= 3 else {
+      throw ImagingError(.geometry, "a matte is refined against a picture in colour, not against another matte")
+    }
+    let map = FloatPlane(map)
+    let colours = try picture.eightBitSRGB().materialised()
+    let (width, height) = (colours.width, colours.height)
+    let bytes = try colours.withPixels { raw -> [UInt8] in
+      let pixels = raw.bindMemory(to: UInt8.self)
+      return [UInt8](unsafeUninitializedCapacity: width * height) { out, count in
+        refined(map, pixels, width: width, height: height).render(pixels, width: width, height: height, into: out)
+        count = width * height
+      }
+    }
+    return try Image(width: width, height: height, bands: 1, bytes: bytes)
+  }
+
+  // MARK: At the model's size
+
+  /// The longest side that work is done at: what a window's lines are fitted on need not be finer.
+  private static let workSide = 1024
+
+  private func refined(
+    _ map: FloatPlane, _ pixels: UnsafeBufferPointer<UInt8>, width: Int, height: Int
+  ) -> RefinedMatte {
+    let longest = max(width, height)
+    let side = min(longest, max(map.width, map.height), Self.workSide)
+    let scale = Double(side) / Double(longest)
+    let workWidth = max(1, Int((Double(width) * scale).rounded()))
+    let workHeight = max(1, Int((Double(height) * scale).rounded()))
+    let colours = Self.shrunk(pixels, width: width, height: height, toWidth: workWidth, toHeight: workHeight)
+    let small = map.resized(width: workWidth, height: workHeight)
+
+    // A map finer than the picture is averaged: the cubic would skip cells.
+    var base = map.resized(width: min(map.width, width), height: min(map.height, height))
+    var sure = small
+    var tone = RefinedMatte.Tone.asIs
+    if let levels {
+      base = Self.weighed(small, colours, levels)
+      sure = base.mapped { RefinedMatte.spread($0, levels.margin) }
+      tone = .spread(margin: levels.margin)
+    }
+    guard followsEdges else { return RefinedMatte(base: base, tone: tone) }
+    return RefinedMatte(base: base, tone: tone, edges: Edges(sure, colours))
+  }
+
+  /// The mean of the pixels that fall into each cell of a smaller grid, in 0…1, one plane a band.
+  static func shrunk(
+    _ pixels: UnsafeBufferPointer<UInt8>, width: Int, height: Int, toWidth: Int, toHeight: Int
+  ) -> [FloatPlane] {
+    // Where the columns of each cell begin; every cell has one at least as no side grows.
+    let starts = (0...toWidth).map { $0 * width / toWidth }
+    var sums = [UInt32](repeating: 0, count: toWidth * 3)
+    var planes = [FloatPlane](repeating: FloatPlane(width: toWidth, height: toHeight), count: 3)
+    var row = 0
+    for cellRow in 0..<toHeight {
+      let end = (cellRow + 1) * height / toHeight
+      let rows = end - row
+      sums.withUnsafeMutableBufferPointer { sums in
+        sums.update(repeating: 0)
+        starts.withUnsafeBufferPointer { starts in
+          for y in row..<end {
+            var at = y * width * 3
+            for cell in 0..<toWidth {
+              var (red, green, blue): (UInt32, UInt32, UInt32) = (0, 0, 0)
+              for _ in starts[cell]..<starts[cell + 1] {
+                red &+= UInt32(pixels[at])
+                green &+= UInt32(pixels[at &+ 1])
+                blue &+= UInt32(pixels[at &+ 2])
+                at &+= 3
+              }
+              sums[cell * 3] &+= red
+              sums[cell * 3 + 1] &+= green
+              sums[cell * 3 + 2] &+= blue
+            }
+          }
+        }
+      }
+      for cell in 0..<toWidth {
+        let share = 1 / Float(255 * rows * (starts[cell + 1] - starts[cell]))
+        for band in 0..<3 {
+          planes[band].values[cellRow * toWidth + cell] = Float(sums[cell * 3 + band]) * share
+        }
+      }
+      row = end
+    }
+    return planes
+  }
+
+  /// The map's odds, weighed with the odds of the colours.
+  private static func weighed(_ map: FloatPlane, _ colours: [FloatPlane], _ levels: Levels) -> FloatPlane {
+    let odds = ColourOdds(map: map, colours: colours)
+    var result = map
+    for index in result.values.indices {
+      let share = min(max(map.values[index], 1e-3), 1 - 1e-3)
+      let sum = logf(share / (1 - share)) + levels.colours * odds.logOdds(at: index) + levels.bias
+      result.values[index] = 1 / (1 + expf(-sum))
+    }
+    return result
+  }
+}
+
+/// How much more often a colour belongs to the subject than to the background, by a histogram of what is more likely
+/// the one than the other.
+private struct ColourOdds {
+  private static let bins = 16
+  /// Keeps colours that were never seen from being certain.
+  private static let unseen: Float = 3e-6
+
+  private let cells: [Int32]
+  private let table: [Float]
+
+  init(map: FloatPlane, colours: [FloatPlane]) {
+    let bins = Self.bins
+    let cells = map.values.indices.map { index in
+      var cell = 0
+      for band in 0..<3 { cell = cell * bins + min(Int(colours[band].values[index] * Float(bins)), bins - 1) }
+      return Int32(cell)
+    }
+    var subject = [Float](repeating: 0, count: bins * bins * bins)
+    var background = subject
+    for (index, share) in map.values.enumerated() {
+      if share > 0.5 { subject[Int(cells[index])] += share } else { background[Int(cells[index])] += 1 - share }
+    }
+    let (inside, outside) = (Self.smoothed(subject), Self.smoothed(background))
+    self.cells = cells
+    table = zip(inside, outside).map { logf(($0 + Self.unseen) / ($1 + Self.unseen)) }
+  }
+
+  func logOdds(at index: Int) -> Float { table[Int(cells[index])] }
+
+  /// Spread over the neighbours by a Gaussian of one bin, and made to sum to 1.
+  private static func smoothed(_ histogram: [Float]) -> [Float] {
+    let kernel = (-3...3).map { expf(-Float($0 * $0) / 2) }
+    let norm = kernel.reduce(0, +)
+    var current = histogram
+    for stride in [1, bins, bins * bins] {
+      var next = [Float](repeating: 0, count: current.count)
+      for cell in current.indices where current[cell] != 0 {
+        let place = cell / stride % bins
+        for offset in -3...3 where (0..<bins).contains(place + offset) {
+          next[cell + offset * stride] += current[cell] * kernel[offset + 3] / norm
+        }
+      }
+      current = next
+    }
+    let sum = current.reduce(0, +) + 1e-9
+    return current.map { $0 / sum }
+  }
+}
+
+/// What is fitted to the picture's edges at the work size: the matte as a line in red, green and blue.
+struct Edges: Sendable {
+  /// The window's radius, in cells.
+  static let radius = 14
+  /// How far a change of the matte makes pixels unsure, in cells.
+  static let doubt = 3
+  /// The variance of colour that counts as noise, as in the guided filter.
+  static let noise: Float = 1e-3
+  /// Lines are averaged over this radius.
+  static let smoothing = 2
+  /// Where the line explains less than the first, it is not used; from the second on, it is used alone.
+  static let explained: ClosedRange<Float> = 0.5...0.98
+  /// The matte from the line is stretched by this at both ends: sure pixels' own spread keeps it from 0 and 1.
+  static let lineMargin: Float = 0.08
+
+  let red: FloatPlane
+  let green: FloatPlane
+  let blue: FloatPlane
+  let offset: FloatPlane
+  /// The line's part of the result, 0…1.
+  let share: FloatPlane
+
+  init(_ sure: FloatPlane, _ colours: [FloatPlane]) {
+    let range = sure.windowMaximum(radius: Self.doubt).joined(with: sure.windowMinimum(radius: Self.doubt)) { $0 - $1 }
+    // Never quite 0, so that every window has something to fit; `share` is what keeps such a fit from being used.
+    let weight = range.mapped { range in
+      let rest = max(1 - range, 0)
+      return rest * rest * rest * rest + 1e-3
+    }
+    let sums = WindowSums(sure: sure, colours: colours, weight: weight, radius: Self.radius)
+    let count = sure.width * sure.height
+    var line = [FloatPlane](repeating: FloatPlane(width: sure.width, height: sure.height), count: 4)
+    var explained = FloatPlane(width: sure.width, height: sure.height)
+    for index in 0..<count {
+      let fit = sums.fit(at: index, noise: Self.noise)
+      for part in 0..<3 { line[part].values[index] = fit.slope[part] }
+      line[3].values[index] = fit.offset
+      explained.values[index] = fit.explained
+    }
+    red = line[0].boxMean(radius: Self.smoothing)
+    green = line[1].boxMean(radius: Self.smoothing)
+    blue = line[2].boxMean(radius: Self.smoothing)
+    offset = line[3].boxMean(radius: Self.smoothing)
+    share = explained.boxMean(radius: Self.smoothing).joined(with: range) {
+      MatteRefinement.step($0, Self.explained) * min($1 * 2, 1)
+    }
+  }
+}
+
+extension MatteRefinement {
+  /// 0 below a range, 1 above it, a line in between.
+  fileprivate static func step(_ value: Float, _ range: ClosedRange<Float>) -> Float {
+    min(max((value - range.lowerBound) / (range.upperBound - range.lowerBound), 0), 1)
+  }
+}
+
+/// Weighted sums of colours, matte and their products over windows.
+private struct WindowSums {
+  private let weight: FloatPlane
+  private let matte: FloatPlane
+  private let mattes: FloatPlane
+  private let colour: [FloatPlane]
+  private let colourMatte: [FloatPlane]
+  /// Products of two bands: RR, RG, RB, GG, GB, BB.
+  private let products: [FloatPlane]
+
+  init(sure: FloatPlane, colours: [FloatPlane], weight: FloatPlane, radius: Int) {
+    let weighted = colours.map { $0.joined(with: weight, *) }
+    let weightedMatte = sure.joined(with: weight, *)
+    self.weight = weight.boxSum(radius: radius)
+    matte = weightedMatte.boxSum(radius: radius)
+    mattes = weightedMatte.joined(with: sure, *).boxSum(radius: radius)
+    colour = weighted.map { $0.boxSum(radius: radius) }
+    colourMatte = weighted.map { $0.joined(with: sure, *).boxSum(radius: radius) }
+    products = [(0, 0), (0, 1), (0, 2), (1, 1), (1, 2), (2, 2)].map { pair in
+      weighted[pair.0].joined(with: colours[pair.1], *).boxSum(radius: radius)
+    }
+  }
+
+  struct Fit {
+    var slope: SIMD3<Float>
+    var offset: Float
+    /// The share of the matte's variance that the line explains, 0…1.
+    var explained: Float
+  }
+
+  /// Ridge regression of the matte on colour: (Σ + noise·1) slope = cov.
+  func fit(at index: Int, noise: Float) -> Fit {
+    let total = max(weight.values[index], 1e-8)
+    let meanMatte = matte.values[index] / total
+    let mean = SIMD3(colour[0].values[index], colour[1].values[index], colour[2].values[index]) / total
+    let joint = SIMD3(colourMatte[0].values[index], colourMatte[1].values[index], colourMatte[2].values[index])
+    let covariance = joint / total - mean * meanMatte
+    func spread(_ product: Int, _ a: Int, _ b: Int) -> Float {
+      products[product].values[index] / total - mean[a] * mean[b]
+    }
+    let (rr, rg, rb) = (spread(0, 0, 0) + noise, spread(1, 0, 1), spread(2, 0, 2))
+    let (gg, gb, bb) = (spread(3, 1, 1) + noise, spread(4, 1, 2), spread(5, 2, 2) + noise)
+    // The inverse of a symmetric matrix by its cofactors; noise keeps the determinant away from 0.
+    let (c00, c01, c02) = (gg * bb - gb * gb, rb * gb - rg * bb, rg * gb - rb * gg)
+    let (c11, c12, c22) = (rr * bb - rb * rb, rg * rb - rr * gb, rr * gg - rg * rg)
+    let determinant = max(rr * c00 + rg * c01 + rb * c02, 1e-12)
+    let slope =
+      SIMD3(
+        (SIMD3(c00, c01, c02) * covariance).sum(), (SIMD3(c01, c11, c12) * covariance).sum(),
+        (SIMD3(c02, c12, c22) * covariance).sum()) / determinant
+    let variance = max(mattes.values[index] / total - meanMatte * meanMatte, 0)
+    let explained = min(max((slope * covariance).sum() / (variance + 1e-4), 0), 1)
+    return Fit(slope: slope, offset: meanMatte - (slope * mean).sum(), explained: explained)
+  }
+}
+
+/// A matte at the work size, to be drawn at full size.
+struct RefinedMatte {
+  enum Tone {
+    case asIs
+    /// Spread over black and white: what is within this margin of an end becomes that end.
+    case spread(margin: Float)
+  }
+
+  let base: FloatPlane
+  let tone: Tone
+  var edges: Edges?
+
+  static func spread(_ value: Float, _ margin: Float) -> Float {
+    let width = max(1 - 2 * margin, 1e-3)
+    return min(max((value - margin) / width, 0), 1)
+  }
+
+  /// Draws the matte at the picture's size. The base is interpolated cubically (Catmull–Rom), so that contours have no
+  /// kinks where its cells meet; lines are interpolated linearly.
+  func render(
+    _ pixels: UnsafeBufferPointer<UInt8>, width: Int, height: Int, into out: UnsafeMutableBufferPointer<UInt8>
+  ) {
+    let across = (0..<width).map { CubicTap($0, from: base.width, to: width) }
+    var baseRow = [Float](repeating: 0, count: base.width)
+    let lines = edges.map { [$0.share, $0.red, $0.green, $0.blue, $0.offset] } ?? []
+    let lineTaps = lines.isEmpty ? [] : (0..<width).map { LinearTap($0, from: lines[0].width, to: width) }
+    var lineRow = [Float](repeating: 0, count: (lines.first?.width ?? 0) * lines.count)
+    let margin: Float
+    switch tone {
+    case .asIs: margin = 0
+    case .spread(let share): margin = share
+    }
+    // A multiplication a pixel instead of a division.
+    let scale = 1 / max(1 - 2 * margin, 1e-3)
+    let lineMargin = Edges.lineMargin
+    let lineScale = 1 / (1 - 2 * lineMargin)
+    across.withUnsafeBufferPointer { across in
+      lineTaps.withUnsafeBufferPointer { lineTaps in
+        for y in 0..<height {
+          let tap = CubicTap(y, from: base.height, to: height)
+          mix(base, tap, into: &baseRow)
+          if !lines.isEmpty {
+            let tap = LinearTap(y, from: lines[0].height, to: height)
+            for (plane, line) in lines.enumerated() { mix(line, tap, into: &lineRow, part: plane, of: lines.count) }
+          }
+          baseRow.withUnsafeBufferPointer { baseRow in
+            lineRow.withUnsafeBufferPointer { lineRow in
+              for x in 0..<width {
+                let value = across[x].value(baseRow)
+                var result = min(max((value - margin) * scale, 0), 1)
+                guard !lineTaps.isEmpty else {
+                  out[y &* width &+ x] = UInt8(result * 255 + 0.5)
+                  continue
+                }
+                let tap = lineTaps[x]
+                let (low, high) = (tap.low &* 5, tap.high &* 5)
+                let t = tap.share
+                let share = lineRow[low] + (lineRow[high] - lineRow[low]) * t
+                if share > 0 {
+                  let at = (y &* width &+ x) &* 3
+                  var line = lineRow[low &+ 4] + (lineRow[high &+ 4] - lineRow[low &+ 4]) * t
+                  for band in 0..<3 {
+                    let slope = lineRow[low &+ 1 &+ band]
+                    line +=
+                      (slope + (lineRow[high &+ 1 &+ band] - slope) * t) * Float(pixels[at &+ band]) * (1 / 255)
+                  }
+                  line = min(max((line - lineMargin) * lineScale, 0), 1)
+                  result += (line - result) * share
+                }
+                out[y &* width &+ x] = UInt8(result * 255 + 0.5)
+              }
+            }
+          }
+        }
+      }
+    }
+  }
+
+  private func mix(_ plane: FloatPlane, _ tap: CubicTap, into row: inout [Float]) {
+    for x in 0..<plane.width {
+      row[x] =
+        plane.values[tap.rows.0 * plane.width + x] * tap.weights[0]
+        + plane.values[tap.rows.1 * plane.width + x] * tap.weights[1]
+        + plane.values[tap.rows.2 * plane.width + x] * tap.weights[2]
+        + plane.values[tap.rows.3 * plane.width + x] * tap.weights[3]
+    }
+  }
+
+  private func mix(_ plane: FloatPlane, _ tap: LinearTap, into row: inout [Float], part: Int, of parts: Int) {
+    for x in 0..<plane.width {
+      let low = plane.values[tap.low * plane.width + x]
+      row[x * parts + part] = low + (plane.values[tap.high * plane.width + x] - low) * tap.share
+    }
+  }
+}
+
+/// Where a sample of a longer side lies between two of a shorter one.
+private struct LinearTap {
+  let low: Int
+  let high: Int
+  let share: Float
+
+  init(_ sample: Int, from size: Int, to newSize: Int) {
+    let place = (Double(sample) + 0.5) * Double(size) / Double(newSize) - 0.5
+    let below = place.rounded(.down)
+    low = min(max(Int(below), 0), size - 1)
+    high = min(max(Int(below) + 1, 0), size - 1)
+    share = Float(place - below)
+  }
+}
+
+/// The four samples around a place, and their Catmull–Rom weights.
+private struct CubicTap {
+  let rows: (Int, Int, Int, Int)
+  let weights: SIMD4<Float>
+
+  init(_ sample: Int, from size: Int, to newSize: Int) {
+    let place = (Double(sample) + 0.5) * Double(size) / Double(newSize) - 0.5
+    let below = place.rounded(.down)
+    let t = Float(place - below)
+    func at(_ offset: Int) -> Int { min(max(Int(below) + offset, 0), size - 1) }
+    rows = (at(-1), at(0), at(1), at(2))
+    let (t2, t3) = (t * t, t * t * t)
+    weights = SIMD4(
+      -0.5 * t + t2 - 0.5 * t3, 1 - 2.5 * t2 + 1.5 * t3, 0.5 * t + 2 * t2 - 1.5 * t3, -0.5 * t2 + 0.5 * t3)
+  }
+
+  @inline(__always)
+  func value(_ row: UnsafeBufferPointer<Float>) -> Float {
+    row[rows.0] * weights[0] + row[rows.1] * weights[1] + row[rows.2] * weights[2] + row[rows.3] * weights[3]
+  }
+}
