@@ -197,7 +197,7 @@ private let needsModel: Comment = "needs the OpenVINO runtime and u2netp: make p
   @Test("a model that is only the second must be there at the start", .enabled(if: modelIsInstalled, needsModel))
   func missingSpare() throws {
     let (scene, _, _) = try scene()
-    // Checksums of the others cannot be met by chance, and their files are large: none is installed by `make provision`.
+    // Some of the catalogue are not to be had by chance: `make provision` installs one.
     let absent = ModelCatalogue.all.first { (try? ModelCatalogue.locate($0)) == nil }
     guard let absent else { return }
     job(scene, ", \"providers\": [{}, { \"model\": \"\(absent.name)\", \"on\": [\"lowScore\"] }]")

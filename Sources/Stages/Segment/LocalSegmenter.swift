@@ -20,8 +20,8 @@ struct LocalSegmenter {
     try Self.check(choice, loaded.recipe)
   }
 
-  /// Looks whether a model could be used, without compiling it: that its file is the one the recipe names, that it knows
-  /// the classes, and that OpenVINO is there.
+  /// Looks whether a model could be used, without compiling it: that its file is the one the recipe names, that it
+  /// knows the classes, and that OpenVINO is there.
   static func check(_ choice: ModelChoice, resources: StageResources) throws(StageError) {
     let (recipe, file) = try LoadedModel.resolve(choice, resources: resources)
     do throws(InferenceError) { try recipe.checkInstallation(file: file) } catch {
@@ -55,8 +55,8 @@ struct LocalSegmenter {
     return (try Self.stretched(first, over: picture), named)
   }
 
-  /// What the model says about a picture, at the model's size: first everything that was asked for, without a name, then
-  /// each class where classes were asked for.
+  /// What the model says about a picture, at the model's size: first everything that was asked for, without a name,
+  /// then each class where classes were asked for.
   ///
   /// Throws `geometry` for a mask where a picture is needed, `inference-failed` and `model-invalid`.
   func maps(of picture: Image) throws(StageError) -> [NamedMaskMap] { try maps(of: picture, separate: true) }
