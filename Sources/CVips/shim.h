@@ -228,6 +228,14 @@ CVIPS int cvips_cast(VipsImage *in, VipsImage **out, VipsBandFormat format, gboo
 CVIPS int cvips_linear1(VipsImage *in, VipsImage **out, double a, double b) {
   return vips_linear1(in, out, a, b, NULL);
 }
+// Three bands out of three: each a sum of all, by the rows of `matrix`.
+CVIPS int cvips_recomb3(VipsImage *in, VipsImage **out, const double matrix[9]) {
+  VipsImage *weights = vips_image_new_matrix_from_array(3, 3, matrix, 9);
+  if (!weights) return -1;
+  int status = vips_recomb(in, out, weights, NULL);
+  g_object_unref(weights);
+  return status;
+}
 CVIPS int cvips_premultiply(VipsImage *in, VipsImage **out, double max_alpha) {
   return vips_premultiply(in, out, "max_alpha", max_alpha, NULL);
 }

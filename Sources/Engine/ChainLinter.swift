@@ -13,6 +13,7 @@ enum ChainLinter {
     let isComplete = stages.count == nodes.count
     if isComplete {
       checkTraits(stages, nodes, &checker)
+      checkMattes(stages, nodes, &checker)
       checkSides(stages, nodes, &checker)
     }
     checkOutputs(stages, nodes, input, &checker)
@@ -79,6 +80,29 @@ enum ChainLinter {
     }
   }
 
+  /// Mattes asked for by a name that no stage before gives.
+  private static func checkMattes(_ stages: [JobStage], _ nodes: [JSONNode], _ checker: inout FieldChecker) {
+    // nil once there may be names that only the run shows.
+    var known: [String]? = []
+    for stage in stages {
+      let plan = stage.plan
+      if let (field, name) = plan.usedMatte, let known, !known.contains(name), !name.contains("${") {
+        let at = nodes[stage.index][field] ?? nodes[stage.index]
+        checker.report(
+          "unknown-matte", "no stage before \"\(stage.label)\" gives a mask named \"\(name)\"", at: at.range,
+          path: at.path, expected: known.isEmpty ? "no name" : "one of: " + known.joined(separator: ", "), found: name,
+          hint: NearestName.suggestion(for: name, among: known).map { "did you mean \"\($0)\"?" }
+            ?? (known.isEmpty ? "give it its name in a \"segment\" stage" : "known: " + known.joined(separator: ", ")))
+      }
+      if plan.removes.contains(.matte) { known = [] }
+      guard let more = plan.namedMattes else {
+        known = nil
+        continue
+      }
+      known?.append(contentsOf: more)
+    }
+  }
+
   private enum Gap { case absence, order }
 
   private static func complain(
@@ -89,7 +113,9 @@ enum ChainLinter {
     let isLater = all.contains { $0.index > stage.index && !$0.plan.produces.isDisjoint(with: missing) }
     var hint = maker.map { "put a \"\($0)\" stage before it" }
     if isLater, let maker { hint = "\"\(maker)\" comes after it: put it before" }
-    if missing.contains(.alpha) || missing.contains(.matte), stage.descriptor.spec.name == "composite" {
+    if missing.contains(.alpha) || missing.contains(.matte),
+      stage.descriptor.spec.fields.contains(where: { $0.name == "existingAlpha" })
+    {
       hint =
         (hint.map { $0 + ", or set" } ?? "set")
         + " \"existingAlpha\": true for pictures that bring their own transparency"

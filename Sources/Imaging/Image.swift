@@ -369,15 +369,7 @@ public final class Image: Sendable {
   /// Porter–Duff "over" with straight alpha in sRGB; opaque pixels come through exactly. The result has alpha where
   /// the background has.
   public func composited(over background: Image) throws(ImagingError) -> Image {
-    guard background.width == width, background.height == height else {
-      throw ImagingError(
-        .geometry,
-        "a background of \(background.width)×\(background.height) does not go with a picture of "
-          + "\(width)×\(height)")
-    }
-    guard bands >= 3, background.bands >= 3 else {
-      throw ImagingError(.geometry, "compositing needs colour pictures, not a matte")
-    }
+    try checkLaying(on: background)
     guard hasAlpha else { return self }
     let subject = try holdingColour(isGrey: background.isGrey)
     let below = try background.converted(to: subject.space).withDepth(subject.depth)
@@ -398,6 +390,19 @@ public final class Image: Sendable {
       blended = try Resampling.rounded(sum, to: VIPS_FORMAT_USHORT).named(VIPS_INTERPRETATION_RGB16)
     }
     return try subject.derived(blended, below).withMetadata(of: subject)
+  }
+
+  /// - Throws: `geometry` where this cannot be laid on `background`.
+  func checkLaying(on background: Image) throws(ImagingError) {
+    guard background.width == width, background.height == height else {
+      throw ImagingError(
+        .geometry,
+        "a background of \(background.width)×\(background.height) does not go with a picture of "
+          + "\(width)×\(height)")
+    }
+    guard bands >= 3, background.bands >= 3 else {
+      throw ImagingError(.geometry, "compositing needs colour pictures, not a matte")
+    }
   }
 
   /// "Over" where both have alpha, in whole numbers.

@@ -64,11 +64,3 @@ extension Image {
     return try stamped(with: part, x: 0, y: 0)
   }
 }
-
-extension Int {
-  /// Divided and rounded down, below 0 too.
-  fileprivate func quotientFloor(_ divisor: Int) -> Int {
-    let quotient = self / divisor
-    return self % divisor < 0 ? quotient - 1 : quotient
-  }
-}

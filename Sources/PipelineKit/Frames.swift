@@ -1,16 +1,19 @@
 import Imaging
 
-/// An animation on its way through the chain: each frame with its own matte and original.
+/// An animation on its way through the chain: each frame with its own mattes and original.
 public struct ItemFrames: Sendable {
   public struct Frame: Sendable {
     public var image: Image
     public var matte: Image?
     public var original: Image?
+    /// Further mattes by name.
+    public var mattes: [String: Image]
 
-    public init(image: Image, matte: Image? = nil, original: Image? = nil) {
+    public init(image: Image, matte: Image? = nil, original: Image? = nil, mattes: [String: Image] = [:]) {
       self.image = image
       self.matte = matte
       self.original = original
+      self.mattes = mattes
     }
   }
   public var frames: [Frame]
@@ -64,7 +67,7 @@ extension Stage {
           "frames-unsupported", "stage \"\(context.stage)\" left no picture for frame \(index + 1) of an animation",
           kind: .job, hint: "read only the first frame: \"frames\": \"first\" in \"decode\"")
       }
-      frames.append(.init(image: image, matte: next.matte, original: next.original))
+      frames.append(.init(image: image, matte: next.matte, original: next.original, mattes: next.mattes))
       last = next
     }
     guard let last else { return .next(item) }
@@ -94,7 +97,8 @@ extension Item {
       return ItemFrames(animation)
     default:
       let image = try image(in: context)
-      return ItemFrames(frames: [.init(image: image, matte: matte, original: original)], delays: [0], loop: 0)
+      let frame = ItemFrames.Frame(image: image, matte: matte, original: original, mattes: mattes)
+      return ItemFrames(frames: [frame], delays: [0], loop: 0)
     }
   }
 }

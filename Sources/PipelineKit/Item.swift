@@ -58,6 +58,8 @@ public struct Item: Sendable {
   public private(set) var matte: Image?
   /// The picture before it was cut out, as large as the picture now.
   public private(set) var original: Image?
+  /// Further mattes by name, each like the matte.
+  public private(set) var mattes: [String: Image] = [:]
   /// SHA-256 of the bytes the picture was read from, 64 hex digits, where the job names it; stays when pixels go.
   public private(set) var sourceHash: String?
   /// The encoded result; gone as soon as the picture changes.
@@ -103,16 +105,19 @@ public struct Item: Sendable {
     return copy
   }
 
-  /// Replaces the picture by its cut-out or mask, and keeps what it was cut from.
-  public func with(image: Image, matte: Image?, original: Image?) -> Item {
+  /// Replaces the picture by its cut-out or mask, and keeps what it was cut from; mattes not given again are gone.
+  public func with(image: Image, matte: Image?, original: Image?, mattes: [String: Image] = [:]) -> Item {
     var copy = with(image: image)
     copy.matte = matte
     copy.original = original
+    copy.mattes = mattes
     return copy
   }
 
   /// Replaces the picture by one frame of an animation.
-  func with(frame: ItemFrames.Frame) -> Item { with(image: frame.image, matte: frame.matte, original: frame.original) }
+  public func with(frame: ItemFrames.Frame) -> Item {
+    with(image: frame.image, matte: frame.matte, original: frame.original, mattes: frame.mattes)
+  }
 
   /// Replaces the picture by an animation; each frame brings its own matte and original.
   public func with(animation: ItemFrames) -> Item {
@@ -120,6 +125,7 @@ public struct Item: Sendable {
     copy.picture = .animation(animation)
     copy.matte = nil
     copy.original = nil
+    copy.mattes = [:]
     copy.encoded = nil
     return copy
   }
@@ -131,7 +137,7 @@ public struct Item: Sendable {
     return copy
   }
 
-  /// Moves pixels: applies the same change to the picture, its matte and its original, of an animation to those of
+  /// Moves pixels: applies the same change to the picture, its mattes and its original, of an animation to those of
   /// every frame.
   public func transformed(
     _ change: (Image) throws(ImagingError) -> Image
@@ -148,6 +154,7 @@ public struct Item: Sendable {
         animation.frames[index].image = try change(frame.image)
         if let matte = frame.matte { animation.frames[index].matte = try change(matte) }
         if let original = frame.original { animation.frames[index].original = try change(original) }
+        for (name, matte) in frame.mattes { animation.frames[index].mattes[name] = try change(matte) }
       }
       return with(animation: animation)
     }
@@ -155,22 +162,25 @@ public struct Item: Sendable {
     copy.picture = .image(try change(try image()))
     if let matte { copy.matte = try change(matte) }
     if let original { copy.original = try change(original) }
+    for (name, matte) in mattes { copy.mattes[name] = try change(matte) }
     copy.encoded = nil
     return copy
   }
 
-  /// Lets go of the matte and of the picture before it was cut out.
+  /// Lets go of all mattes and of the picture before it was cut out.
   public func releasingMatte() -> Item {
     var copy = self
     if case .animation(var animation) = picture {
       for index in animation.frames.indices {
         animation.frames[index].matte = nil
         animation.frames[index].original = nil
+        animation.frames[index].mattes = [:]
       }
       copy.picture = .animation(animation)
     }
     copy.matte = nil
     copy.original = nil
+    copy.mattes = [:]
     return copy
   }
 
@@ -180,6 +190,7 @@ public struct Item: Sendable {
     copy.picture = .none
     copy.matte = nil
     copy.original = nil
+    copy.mattes = [:]
     return copy
   }
 

@@ -63,7 +63,9 @@ public enum FieldPages {
           indent + ($0.offset == 0 ? "      " : "        ") + $0.element
         }
       }
-      for shape in shapes(of: field.type) { lines += self.lines(for: shape.fields, indent: indent + "    ") }
+      for shape in shapes(of: field.type) {
+        lines += self.lines(for: shape.fields(besides: fields), indent: indent + "    ")
+      }
       if indent.count <= 2 { lines.append("") }
     }
     return lines
@@ -80,7 +82,7 @@ public enum FieldPages {
       let name = prefix + field.name
       let row = "| `\(name)` | \(typeText(field)) | \(fallback) | \(help) |"
         .replacing("\n", with: " ")
-      return [row] + shapes(of: field.type).flatMap { rows(for: $0.fields, prefix: name + ".") }
+      return [row] + shapes(of: field.type).flatMap { rows(for: $0.fields(besides: fields), prefix: name + ".") }
     }
   }
 
@@ -213,5 +215,12 @@ public enum FieldPages {
     }
     lines.append(line)
     return lines
+  }
+}
+
+extension ObjectShape {
+  /// Its fields without those that stand around it too, which a page has told already.
+  fileprivate func fields(besides outer: [any FieldDeclaration]) -> [any FieldDeclaration] {
+    fields.filter { field in !outer.contains { $0.name == field.name && $0.help == field.help } }
   }
 }

@@ -150,6 +150,10 @@ public struct StagePlan: Sendable {
   public var produces: ItemTraits
   /// What the item no longer has afterwards.
   public var removes: ItemTraits
+  /// The names of mattes that the stage adds; nil where only the run shows them.
+  public var namedMattes: [String]?
+  /// The named matte that the stage works on, by the text of its field.
+  public var usedMatte: (field: String, name: String)?
   /// Where files will be written, for the proof that no two items write the same.
   public var outputs: [Template]
   /// Where copies of inputs are put that leave the chain here; proved as outputs are, but they make no item done.
@@ -189,6 +193,8 @@ public struct StagePlan: Sendable {
     self.uses = []
     self.produces = produces
     self.removes = removes
+    self.namedMattes = []
+    self.usedMatte = nil
     self.outputs = []
     self.copies = []
     self.existing = .replace

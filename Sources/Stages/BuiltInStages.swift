@@ -15,6 +15,8 @@ public enum BuiltInStages {
     try registry.register(Pad.self)
     try registry.register(Sharpen.self)
     try registry.register(Segment.self)
+    try registry.register(Matte.self)
+    try registry.register(Frame.self)
     try registry.register(Composite.self)
     try registry.register(Watermark.self)
     try registry.register(Encode.self)

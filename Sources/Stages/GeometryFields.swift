@@ -52,7 +52,8 @@ extension Field where Value == AspectRatio? {
 extension Field where Value == Position {
   /// A side, a corner or the centre; with `byContent` also the choices that look at the picture.
   static func gravity(
-    default value: Position = .centre, byContent: Bool = false, when condition: FieldCondition? = nil, help: String
+    _ name: String = "gravity", default value: Position = .centre, byContent: Bool = false,
+    when condition: FieldCondition? = nil, help: String
   ) -> Self {
     let known = Position.allCases.filter { byContent || ($0 != .attention && $0 != .entropy) }
     let choices = known.map { position in
@@ -63,14 +64,14 @@ extension Field where Value == Position {
       }
     }
     return .init(
-      "gravity", type: .choice(choices), absent: value, defaultText: .string(value.rawValue), when: condition,
+      name, type: .choice(choices), absent: value, defaultText: .string(value.rawValue), when: condition,
       help: help
     ) { node, _ in node.stringValue.flatMap { Position(rawValue: $0) }.flatMap { known.contains($0) ? $0 : nil } }
   }
 }
 
 extension ItemFrames.Frame {
-  /// The frame with picture, matte and original each changed in their own way, all in memory.
+  /// The frame with picture, mattes and original each changed in their own way, all in memory.
   func changed(
     picture: (Image) throws(ImagingError) -> Image, matte changeMatte: (Image) throws(ImagingError) -> Image,
     original changeOriginal: (Image) throws(ImagingError) -> Image
@@ -79,7 +80,9 @@ extension ItemFrames.Frame {
     let image = try picture(image).materialised()
     let matte: Image? = if let matte { try changeMatte(matte).materialised() } else { nil }
     let original: Image? = if let original { try changeOriginal(original).materialised() } else { nil }
-    return Self(image: image, matte: matte, original: original)
+    var mattes = mattes
+    for (name, matte) in mattes { mattes[name] = try changeMatte(matte).materialised() }
+    return Self(image: image, matte: matte, original: original, mattes: mattes)
   }
 
   /// The frame with all three changed alike.
@@ -97,13 +100,13 @@ extension Item {
     var animation = try animation(in: context)
     guard let change = try change(animation) else {
       guard !isAnimated, let frame = animation.frames.first else { return with(animation: animation) }
-      return with(image: frame.image, matte: frame.matte, original: frame.original)
+      return with(frame: frame)
     }
     let wasAnimated = isAnimated
     return try StageError.imaging { () throws(ImagingError) in
       for index in animation.frames.indices { animation.frames[index] = try change(animation.frames[index]) }
       guard !wasAnimated, let frame = animation.frames.first else { return with(animation: animation) }
-      return with(image: frame.image, matte: frame.matte, original: frame.original)
+      return with(frame: frame)
     }
   }
 }

@@ -148,9 +148,10 @@ public struct Resize: Stage {
       }
       for index in animation.frames.indices {
         let frame = animation.frames[index]
-        let bare = Item(identity: item.identity).with(image: frame.image, matte: frame.matte, original: frame.original)
+        let bare = Item(identity: item.identity).with(frame: frame)
         let done = try Self.resize(bare, plan)
-        animation.frames[index] = .init(image: try done.image(), matte: done.matte, original: done.original)
+        animation.frames[index] = .init(
+          image: try done.image(), matte: done.matte, original: done.original, mattes: done.mattes)
       }
       return item.with(animation: animation)
     }
@@ -159,7 +160,7 @@ public struct Resize: Stage {
   /// Resizes what is decoded already, with the mask and the original that lie over it pixel by pixel.
   private static func resize(_ item: Item, _ plan: ResizePlan) throws(ImagingError) -> Item {
     let image = try item.image()
-    guard item.matte != nil || item.original != nil else {
+    guard item.matte != nil || item.original != nil || !item.mattes.isEmpty else {
       return item.with(image: try image.resized(plan).materialised())
     }
     var plan = plan
@@ -176,7 +177,9 @@ public struct Resize: Stage {
       plain.framing = .pad(pad)
     }
     let matte = try item.matte?.resized(plain).materialised()
-    return item.with(image: resized, matte: matte, original: original)
+    var mattes = item.mattes
+    for (name, matte) in mattes { mattes[name] = try matte.resized(plain).materialised() }
+    return item.with(image: resized, matte: matte, original: original, mattes: mattes)
   }
 
   /// Where libvips crops when it chooses by content, so that mask and original can be cropped alike.

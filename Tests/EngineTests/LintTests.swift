@@ -107,6 +107,22 @@ import Testing
         """))
   }
 
+  @Test func aMaskIsAskedForByANameThatAStageGives() {
+    let tail = #", { "stage": "encode", "format": "png" }, { "stage": "write", "to": "out/${item.stem}.${ext}" }"#
+    let segment = #"{ "stage": "decode" }, { "stage": "segment", "name": "person" }"#
+    expectFindings(chain(segment + #", { "stage": "matte", "use": "person" }"# + tail))
+    let near = expectFindings(chain(segment + #", { "stage": "matte", "use": ⟦"persno"⟧ }"# + tail), "unknown-matte")
+    #expect(near.first?.hint == #"did you mean "person"?"#)
+    expectFindings(
+      chain(#"{ "stage": "decode" }, { "stage": "segment" }, { "stage": "matte", "use": ⟦"dog"⟧ }"# + tail),
+      "unknown-matte")
+    // What decode reads anew has no mask of before.
+    expectFindings(
+      chain(
+        segment + #", { "stage": "decode" }, { "stage": "segment" }, { "stage": "matte", "use": ⟦"person"⟧ }"# + tail),
+      "unknown-matte")
+  }
+
   // MARK: Variables
 
   @Test func variablesTakeTheirType() {
@@ -334,6 +350,17 @@ import Testing
         """
         { "stage": "decode" }, { "stage": ⟦"composite"⟧, "background": { "color": "#fff" } },
         { "stage": "encode", "format": "jpeg" }, { "stage": "write", "to": "out/${item.stem}.${ext}" }
+        """), "chain-missing")
+    #expect(found.first?.hint?.contains("segment") == true)
+    #expect(found.first?.hint?.contains("existingAlpha") == true)
+  }
+
+  @Test func frameWithoutMaskOrAlpha() {
+    let found = expectFindings(
+      chain(
+        """
+        { "stage": "decode" }, { "stage": ⟦"frame"⟧ },
+        { "stage": "encode", "format": "png" }, { "stage": "write", "to": "out/${item.stem}.${ext}" }
         """), "chain-missing")
     #expect(found.first?.hint?.contains("segment") == true)
     #expect(found.first?.hint?.contains("existingAlpha") == true)

@@ -6,6 +6,9 @@ import Testing
 
 private let hasRuntime = (try? PipelineHome.current.locateRuntime()) != nil
 
+private let testModels =
+  (getenv("PIPELINE_TEST_DATA").map { String(cString: $0) } ?? "../shared/data") + "/models"
+
 /// Kinds of models that no installed file is one of, on the real runtime: open sizes, OpenVINO IR, models of one's own.
 @Suite(.enabled(if: hasRuntime, "needs the OpenVINO runtime: make provision"))
 struct ModelKindsTests {
@@ -101,6 +104,26 @@ struct ModelKindsTests {
         failure { () throws(InferenceError) in try AddedModels.add(file, name: name, draft: draft, home: place) } != nil
       )
     }
+  }
+
+  /// Every model of the test data is one of the catalogue, whose recipe fits it and whose checksum is its own.
+  @Test(.enabled(if: access(testModels, R_OK) == 0, "needs the test data (PIPELINE_TEST_DATA)"))
+  func `recipes of the catalogue fit their files`() throws {
+    var count = 0
+    for recipe in ModelCatalogue.all where access(testModels + "/" + recipe.fileName, R_OK) == 0 {
+      let file = testModels + "/" + recipe.fileName
+      #expect(recipe.tested, "\(recipe.name)")
+      #expect(try Model(recipe: recipe, file: file, requests: 1, threads: 1).verified, "\(recipe.name)")
+      // What the catalogue says of sizes and layouts is what the file says by itself.
+      var draft = RecipeDraft()
+      draft.like = recipe.name
+      let own = try draft.completed(with: try Model.facts(ofFile: file), name: recipe.name, fileName: recipe.fileName)
+      #expect((own.width, own.height) == (recipe.width, recipe.height) && own.layout == recipe.layout, "\(recipe.name)")
+      #expect(own.output.channels == recipe.output.channels && own.outputCount == recipe.outputCount, "\(recipe.name)")
+      if own.output.channels > 1 { #expect(own.output.layout == recipe.output.layout, "\(recipe.name)") }
+      count += 1
+    }
+    #expect(count == 6)
   }
 
   @Test func `pins are kept by whoever is first`() throws {

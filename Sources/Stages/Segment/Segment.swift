@@ -48,6 +48,8 @@ public struct Segment: Stage {
   static let providerFields: [any FieldDeclaration] = [provider] + ModelFields.all + [precision]
   static let onEmpty = Field<OnEmpty>.choice(
     "onEmpty", default: .fail, help: "what happens when the model finds nothing")
+  static let name = Field<String?>.text(
+    "name", help: "also keeps the mask under this name, for `use` in a later `matte` stage")
   static let output = Field<Output>.choice("output", default: .cutout, help: "what the picture becomes")
 
   public static let spec = StageSpec(
@@ -71,12 +73,14 @@ public struct Segment: Stage {
         + "when it is first needed.",
       "Without `otherwise` a picture whose masks all score too low goes on with the best of them and the warning "
         + "low-score. `onEmpty` decides first about a picture in which nothing was found, unless it is `fail`.",
+      MatteFields.note,
     ],
-    fields: providerFields + [onEmpty, output] + judgingFields,
+    fields: providerFields + [onEmpty, name] + MatteFields.all + [output] + judgingFields,
     examples: [
       #"{ "stage": "segment" }"#,
       #"{ "stage": "segment", "provider": "local", "model": "u2netp", "precision": "fast", "onEmpty": "keep" }"#,
       #"{ "stage": "segment", "output": "mask" }"#,
+      #"{ "stage": "segment", "islands": "largest", "holes": 0.002, "shrink": 0.5 }"#,
       #"{ "stage": "segment", "model": "deeplabv3-257", "classes": ["person", "dog"] }"#,
       """
       { "stage": "segment", "model": "models/own.onnx", \
@@ -90,8 +94,10 @@ public struct Segment: Stage {
     var plan = StagePlan(
       accepts: .picture, produces: settings[output] == .mask ? .matte : [.alpha, .matte],
       removes: settings[output] == .mask ? [.alpha, .encoded] : .encoded)
-    // The picture without its alpha, the matte, and the picture with its new alpha.
-    plan.workingBytes = { width, height in width * height * 8 }
+    // The picture without its alpha, the matte, and the picture with its new alpha; changing the matte takes copies.
+    let perPixel = MatteAdjustment(settings).isEmpty ? 8 : 11
+    plan.workingBytes = { width, height in width * height * perPixel }
+    if let name = settings[name] { plan.namedMattes = [name] }
     let entries = entries(of: settings)
     plan.helperFiles = entries.flatMap { ModelFields.helperFiles($0) }
     if settings[otherwise] == .review, let review = settings[ReviewCopy.field] {
@@ -107,6 +113,8 @@ public struct Segment: Stage {
   private let reviewCopy: ReviewCopy?
   private let onEmpty: OnEmpty
   private let output: Output
+  private let adjustment: MatteAdjustment
+  private let name: String?
 
   public init(_ settings: Settings, resources: StageResources) throws(StageError) {
     providers = try ProviderChain(settings, resources: resources)
@@ -114,16 +122,18 @@ public struct Segment: Stage {
     reviewCopy = settings[ReviewCopy.field].map { ReviewCopy(template: $0[ReviewCopy.to]) }
     onEmpty = settings[Self.onEmpty]
     output = settings[Self.output]
+    adjustment = MatteAdjustment(settings)
+    name = settings[Self.name]
   }
 
   public func process(_ item: Item, in context: StageContext) throws(StageError) -> Outcome {
     let picture = try item.image(in: context)
-    let matte: Image
+    let found: FoundMatte?
     switch try providers.answer(for: picture, in: context) {
-    case .found(let found): matte = try found.matte(over: picture)
+    case .found(let answer): found = answer
     case .shortfall(let shortfall):
       if shortfall.isEmpty, onEmpty != .fail || otherwise == nil {
-        matte = try emptyMatte(for: picture, context)
+        found = nil
       } else {
         switch otherwise {
         case .review:
@@ -136,17 +146,21 @@ public struct Segment: Stage {
         case nil:
           guard let best = shortfall.best else { throw shortfall.failure }
           context.warn("low-score", shortfall.reason)
-          matte = try best.matte(over: picture)
+          found = best
         }
       }
     }
+    let whole = if let found { try found.matte(over: picture) } else { try emptyMatte(for: picture, context) }
+    let matte = try adjustment.applied(to: whole, in: context)
+    var mattes = item.mattes
+    if let name { mattes[name] = matte }
     switch output {
-    case .mask: return .next(item.with(image: matte, matte: matte, original: picture))
+    case .mask: return .next(item.with(image: matte, matte: matte, original: picture, mattes: mattes))
     case .cutout:
       // Left lazy: picture and matte are in memory, and joining them again when pixels are read costs next to nothing,
       // while the joined picture would take more than both.
       let cutout = try StageError.imaging { () throws(ImagingError) in try picture.multipliedAlpha(by: matte) }
-      return .next(item.with(image: cutout, matte: matte, original: picture))
+      return .next(item.with(image: cutout, matte: matte, original: picture, mattes: mattes))
     }
   }
 
