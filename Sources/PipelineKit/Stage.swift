@@ -156,7 +156,7 @@ public struct StagePlan: Sendable {
   public var usedMatte: (field: String, name: String)?
   /// Where files will be written, for the proof that no two items write the same.
   public var outputs: [Template]
-  /// Where copies of inputs are put that leave the chain here; proved as outputs are, but they do not make an item done.
+  /// Where copies of inputs are put that leave the chain here; proved as outputs are, but they make no item done.
   public var copies: [Template]
   /// What happens when an output is there already.
   public var existing: ExistingOutput

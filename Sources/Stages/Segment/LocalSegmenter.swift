@@ -20,8 +20,8 @@ struct LocalSegmenter {
     try Self.check(choice, loaded.recipe)
   }
 
-  /// Looks whether a model could be used, without compiling it: that its file is the one the recipe names, that it knows
-  /// the classes, and that OpenVINO is there.
+  /// Looks whether a model could be used, without compiling it: that its file is the one the recipe names, that it
+  /// knows the classes, and that OpenVINO is there.
   static func check(_ choice: ModelChoice, resources: StageResources) throws(StageError) {
     let (recipe, file) = try LoadedModel.resolve(choice, resources: resources)
     do throws(InferenceError) { try recipe.checkInstallation(file: file) } catch {

@@ -153,8 +153,8 @@ struct ProviderChain: Sendable {
   /// Nil where nothing depends on the score.
   private let minScore: Double?
 
-  /// Makes the first provider ready, and looks whether the others could be: a model that is only asked for hard pictures
-  /// is compiled when the first of them comes, and costs no memory before.
+  /// Makes the first provider ready, and looks whether the others could be: a model that is only asked for hard
+  /// pictures is compiled when the first of them comes, and costs no memory before.
   init(_ settings: Settings, resources: StageResources) throws(StageError) {
     var entries: [Entry] = []
     for (index, entry) in Segment.entries(of: settings).enumerated() {

@@ -68,9 +68,11 @@ public struct Segment: Stage {
       "Every mask gets a score from 0 to 1, which costs next to nothing and stands in the report with what it is made "
         + "from: how much of the mask is neither subject nor background, how long its outline is, and how much of the "
         + "border it touches. On 60 photos with true masks (u2netp) its ranks agree with 0.75 with those of the true "
-        + "overlap. What a model is sure of and wrong about it does not show. With `providers` only the pictures that need "
-        + "it go to a bigger model; one that is named as a further provider is looked for at the start and loaded when it "
-        + "is first needed.",
+        + "overlap. What a model is sure of and wrong about it does not show. With `providers` only the pictures that "
+        + "need it go to a bigger model; one that is named as a further provider is looked for at the start and loaded "
+        + "when it is first needed.",
+      "Without `otherwise` a picture whose masks all score too low goes on with the best of them and the warning "
+        + "low-score. `onEmpty` decides first about a picture in which nothing was found, unless it is `fail`.",
       MatteFields.note,
     ],
     fields: providerFields + [onEmpty, refine, detail, name] + MatteFields.all + [output, decontaminate]
@@ -85,7 +87,7 @@ public struct Segment: Stage {
       { "stage": "segment", "model": "models/own.onnx", \
       "recipe": { "input": { "mean": [0.5, 0.5, 0.5], "std": [1, 1, 1] }, "output": { "activation": "sigmoid" } } }
       """,
-      #"{ "stage": "segment", "providers": [{ "model": "u2netp" }, { "model": "isnet-general-use", "on": ["lowScore"] }] }"#,
+      #"{ "stage": "segment", "providers": [{ "model": "u2netp" }, { "model": "u2net", "on": ["lowScore"] }] }"#,
       #"{ "stage": "segment", "otherwise": "review", "review": { "to": "review/${item.dir}/${item.name}" } }"#,
     ])
 
