@@ -4,7 +4,7 @@ import COpenVINO
 public enum Precision: String, Sendable, CaseIterable {
   /// 32-bit floats: masks agree across machines.
   case f32
-  /// bf16 where the CPU has it, else f32.
+  /// 8-bit integers where the model's ranges are known, else bf16 where the CPU has it, else f32.
   case fast
 }
 
@@ -17,7 +17,7 @@ public final class Model: Sendable {
   public let sha256: String
   /// Whether a checksum of the recipe vouches for the file.
   public let verified: Bool
-  /// What the model runs in on this CPU: `f32` or `bf16`.
+  /// What the model runs in on this CPU: `f32`, `bf16`, or `int8`, which leaves some operations in `f32`.
   public let precisionUsed: String
   /// OpenVINO's version, as it writes it.
   public let runtimeVersion: String
@@ -53,16 +53,20 @@ public final class Model: Sendable {
     self.verified = recipe.sha256 != nil || recipe.md5 != nil
     self.requests = requests
     runtimeVersion = runtime.version
+    let wanted = precision == .fast ? runtime.fastPrecision(of: digest.sha256) : "f32"
+    let isEightBit = wanted == "int8"
     compiled = try CompiledModel(
-      recipe: recipe, file: file, precision: precision == .fast && runtime.hasBF16 ? "bf16" : "f32",
-      requests: requests, threads: threads, runtime: runtime)
-    // What OpenVINO says it runs, rather than what it was asked for.
-    precisionUsed = compiled.property("INFERENCE_PRECISION_HINT") ?? "unknown"
+      recipe: recipe, file: file, precision: isEightBit ? "f32" : wanted,
+      calibration: isEightBit ? .of(digest.sha256) : nil, requests: requests, threads: threads, runtime: runtime)
+    // What OpenVINO says it runs, rather than what it was asked for; of integers it says nothing.
+    precisionUsed = isEightBit ? wanted : compiled.property("INFERENCE_PRECISION_HINT") ?? "unknown"
   }
 
-  /// What `fast` means on this machine, `bf16` or `f32`; loads OpenVINO.
-  public static func fastPrecision(home: PipelineHome = .current) throws(InferenceError) -> String {
-    try Runtime.open(try home.locateRuntime()).hasBF16 ? "bf16" : "f32"
+  /// What `fast` means on this machine for the model with this SHA-256, `int8`, `bf16` or `f32`; loads OpenVINO.
+  public static func fastPrecision(
+    of sha256: String? = nil, home: PipelineHome = .current
+  ) throws(InferenceError) -> String {
+    try Runtime.open(try home.locateRuntime()).fastPrecision(of: sha256)
   }
 
   /// The version of the OpenVINO that would be used; loads it.
@@ -91,9 +95,10 @@ final class CompiledModel: @unchecked Sendable {
   private let recipe: ModelRecipe
   private let pointer: OpaquePointer
 
-  init(recipe: ModelRecipe, file: String, precision: String, requests: Int, threads: Int, runtime: Runtime)
-    throws(InferenceError)
-  {
+  init(
+    recipe: ModelRecipe, file: String, precision: String, calibration: EightBitModel.Calibration?, requests: Int,
+    threads: Int, runtime: Runtime
+  ) throws(InferenceError) {
     self.runtime = runtime
     self.recipe = recipe
     let api = runtime.api.pointee
@@ -101,8 +106,7 @@ final class CompiledModel: @unchecked Sendable {
       InferenceError(.modelInvalid, "model \(recipe.name), \(file): \(text)", hint: hint)
     }
 
-    var model: OpaquePointer?
-    var status = api.core_read_model(runtime.core, file, nil, &model)
+    var (status, model) = try runtime.readModel(file, calibration)
     guard status == 0, let model else {
       throw invalid(
         "OpenVINO cannot read it: \(runtime.reason(status))", hint: "ONNX, TFLite and OpenVINO IR files can be read")
