@@ -1,13 +1,15 @@
 extension EightBitModel.Calibration {
   /// u2netp, found on 15 photographs outside the sets that masks are judged on.
   ///
-  /// The first convolution and those that end in one map stay exact, and two whose weights are large where hardly
-  /// anything comes in: 787 and 920, which alone would cost half of the masks.
+  /// Exact stay the first convolution, those that end in one map, and the inside of the decoder's stage at half size
+  /// (682 to 787). There, and at 920, are weights that are large where hardly anything comes in: 787 and 920 alone
+  /// would cost half of the masks.
   static let u2netp = Self(
     sha256: "309c8469258dda742793dce0ebea8e6dd393174f89934733ecc8b14c76f4ddd8",
     exact: [
-      "Conv_0", "Conv_787", "Conv_920", "Conv_945", "Conv_946",
-      "Conv_966", "Conv_986", "Conv_1006", "Conv_1026", "Conv_1047",
+      "Conv_0", "Conv_682", "Conv_685", "Conv_688", "Conv_691", "Conv_694", "Conv_696", "Conv_699", "Conv_721",
+      "Conv_743", "Conv_765", "Conv_787", "Conv_920", "Conv_945", "Conv_946", "Conv_966", "Conv_986", "Conv_1006",
+      "Conv_1026", "Conv_1047",
     ],
     """
     801 15.8868, 804 24.0925, 808 10.2636, 812 11.9307, 816 9.12496, 820 5.79082, 824 4.64353, 827 4.64353,

@@ -149,7 +149,7 @@ extension Precision: FieldChoice {
     switch self {
     case .f32: "32-bit floats: masks agree across machines"
     case .fast:
-      "8-bit integers for the models that were measured in them (u2netp: half the time, masks as good), else bf16 where "
+      "8-bit integers for models that were measured in them (u2netp: some 55 per cent of the time), else bf16 where "
         + "the processor has it, else f32"
     }
   }
