@@ -18,6 +18,7 @@ let package = Package(
     // Row 0: C libraries.
     .systemLibrary(name: "CVips", pkgConfig: "vips", providers: [.apt(["libvips-dev"])]),
     .systemLibrary(name: "CZlib", pkgConfig: "zlib", providers: [.apt(["zlib1g-dev"])]),
+    .systemLibrary(name: "CDeflate", pkgConfig: "libdeflate", providers: [.apt(["libdeflate-dev"])]),
     .target(name: "CJPEG", linkerSettings: [.linkedLibrary("jpeg")]),
     .systemLibrary(name: "CPango", pkgConfig: "pangocairo", providers: [.apt(["libpango1.0-dev"])]),
     .systemLibrary(name: "CCurl", pkgConfig: "libcurl", providers: [.apt(["libcurl4-openssl-dev"])]),
@@ -28,7 +29,7 @@ let package = Package(
     .target(name: "JobSyntax"),
 
     // Row 2.
-    .target(name: "Imaging", dependencies: ["CVips", "CZlib", "CJPEG", "CPango"]),
+    .target(name: "Imaging", dependencies: ["CVips", "CZlib", "CDeflate", "CJPEG", "CPango"]),
     .target(
       name: "Inference", dependencies: ["COpenVINO", "CVips", "JobSyntax"],
       resources: [.embedInCode("Catalogue/models.json")]),

@@ -54,9 +54,12 @@ extension Image {
     var saver = try SaverCall(nickname, edit.image)
     // Where there is nothing to write, savers must not make up an EXIF block with the resolution.
     try saver.set("strip", !edit.hasAny)
+    let packing = PNGPacking(options, arguments, edit.image)
     try options.apply(to: &saver, pixelBytes: byteCount)
     try EncoderArguments.apply(arguments, to: &saver, for: format)
+    try packing?.prepare(&saver)
     guard var (memory, length) = saver.run() else { throw evaluationError("encoding to \(name)", otherwise: .encoder) }
+    if let packing { (memory, length) = try packing.packed(memory, length) }
     if format == .webp && !edit.image.has("exif-data") {
       // libvips 8.14 writes one all the same.
       length = WebPContainer.removeEXIF(UnsafeMutableRawBufferPointer(start: memory, count: length))
@@ -196,8 +199,8 @@ extension EncodeOptions {
         try saver.set("palette", true)
         try saver.set("bitdepth", o.colors <= 2 ? 1 : o.colors <= 4 ? 2 : o.colors <= 16 ? 4 : 8)
       } else {
-        // libvips filters nothing unless told to. On photographs "up" at a low level is both smaller and faster than
-        // no filter at any level.
+        // For what `PNGPacking` leaves to libvips, which filters nothing unless told to. On photographs "up" at a low
+        // level is both smaller and faster than no filter at any level.
         try saver.set("filter", Int(VIPS_FOREIGN_PNG_FILTER_UP.rawValue))
       }
     case .webp(let o):

@@ -35,7 +35,7 @@ public enum EncodeOptions: Sendable, Hashable {
   }
 
   public struct PNG: Sendable, Hashable {
-    /// zlib level 0…9.
+    /// As zlib counts: 0, stored, fast, to 9, small and slow.
     public var compression = 2
     /// Whether to quantise to a palette (lossy).
     public var palette = false

@@ -4,7 +4,7 @@ import COpenVINO
 public enum Precision: String, Sendable, CaseIterable {
   /// 32-bit floats: masks agree across machines.
   case f32
-  /// bf16 where the CPU has it, else f32.
+  /// 8-bit integers where the model's ranges are known, else bf16 where the CPU has it, else f32.
   case fast
 }
 
@@ -17,7 +17,7 @@ public final class Model: Sendable {
   public let sha256: String
   /// Whether a published checksum vouches for the file; else it is at most the file that was first used under its name.
   public let verified: Bool
-  /// What the model runs in on this CPU: `f32` or `bf16`.
+  /// What the model runs in on this CPU: `f32`, `bf16`, or `int8`, which leaves some operations in `f32`.
   public let precisionUsed: String
   /// OpenVINO's version, as it writes it.
   public let runtimeVersion: String
@@ -58,11 +58,13 @@ public final class Model: Sendable {
     self.verified = recipe.hasChecksum
     self.requests = requests
     runtimeVersion = runtime.version
+    let wanted = precision == .fast ? runtime.fastPrecision(of: digest.sha256) : "f32"
+    let isEightBit = wanted == "int8"
     compiled = try CompiledModel(
-      recipe: recipe, file: file, precision: precision == .fast && runtime.hasBF16 ? "bf16" : "f32",
-      requests: requests, threads: threads, runtime: runtime)
-    // What OpenVINO says it runs, rather than what it was asked for.
-    precisionUsed = compiled.property("INFERENCE_PRECISION_HINT") ?? "unknown"
+      recipe: recipe, file: file, precision: isEightBit ? "f32" : wanted,
+      calibration: isEightBit ? .of(digest.sha256) : nil, requests: requests, threads: threads, runtime: runtime)
+    // What OpenVINO says it runs, rather than what it was asked for; of integers it says nothing.
+    precisionUsed = isEightBit ? wanted : compiled.property("INFERENCE_PRECISION_HINT") ?? "unknown"
   }
 
   /// What a file says about its model by itself, without compiling it; loads OpenVINO.
@@ -74,9 +76,11 @@ public final class Model: Sendable {
     return try CompiledModel.facts(ofFile: file, runtime: try Runtime.open(try home.locateRuntime()))
   }
 
-  /// What `fast` means on this machine, `bf16` or `f32`; loads OpenVINO.
-  public static func fastPrecision(home: PipelineHome = .current) throws(InferenceError) -> String {
-    try Runtime.open(try home.locateRuntime()).hasBF16 ? "bf16" : "f32"
+  /// What `fast` means on this machine for the model with this SHA-256, `int8`, `bf16` or `f32`; loads OpenVINO.
+  public static func fastPrecision(
+    of sha256: String? = nil, home: PipelineHome = .current
+  ) throws(InferenceError) -> String {
+    try Runtime.open(try home.locateRuntime()).fastPrecision(of: sha256)
   }
 
   /// The version of the OpenVINO that would be used; loads it.
@@ -119,9 +123,10 @@ final class CompiledModel: @unchecked Sendable {
   private let recipe: ModelRecipe
   private let pointer: OpaquePointer
 
-  init(recipe: ModelRecipe, file: String, precision: String, requests: Int, threads: Int, runtime: Runtime)
-    throws(InferenceError)
-  {
+  init(
+    recipe: ModelRecipe, file: String, precision: String, calibration: EightBitModel.Calibration?, requests: Int,
+    threads: Int, runtime: Runtime
+  ) throws(InferenceError) {
     self.runtime = runtime
     self.recipe = recipe
     let api = runtime.api.pointee
@@ -129,7 +134,7 @@ final class CompiledModel: @unchecked Sendable {
       InferenceError(.modelInvalid, "model \(recipe.name), \(file): \(text)", hint: recipe.note ?? hint)
     }
 
-    let model = try Self.read(file, named: recipe.name, note: recipe.note, runtime: runtime)
+    let model = try Self.read(file, calibration, named: recipe.name, note: recipe.note, runtime: runtime)
     // Freed once compiled: it holds a second copy of the weights.
     defer { api.model_free(model) }
 
@@ -195,10 +200,9 @@ final class CompiledModel: @unchecked Sendable {
 
   /// Reads a model's file; the caller frees the model.
   private static func read(
-    _ file: String, named name: String, note: String?, runtime: Runtime
+    _ file: String, _ calibration: EightBitModel.Calibration?, named name: String, note: String?, runtime: Runtime
   ) throws(InferenceError) -> OpaquePointer {
-    var model: OpaquePointer?
-    let status = runtime.api.pointee.core_read_model(runtime.core, file, nil, &model)
+    let (status, model) = try runtime.readModel(file, calibration)
     guard status == 0, let model else {
       throw InferenceError(
         .modelInvalid, "model \(name), \(file): OpenVINO cannot read it: \(runtime.reason(status))",
@@ -209,7 +213,7 @@ final class CompiledModel: @unchecked Sendable {
 
   static func facts(ofFile file: String, runtime: Runtime) throws(InferenceError) -> ModelFacts {
     let api = runtime.api.pointee
-    let model = try read(file, named: "by path", note: nil, runtime: runtime)
+    let model = try read(file, nil, named: "by path", note: nil, runtime: runtime)
     defer { api.model_free(model) }
     func shape(
       _ find: (OpaquePointer, Int, UnsafeMutablePointer<OpaquePointer?>) -> ovs_status, _ index: Int

@@ -15,6 +15,8 @@ final class Runtime: @unchecked Sendable {
   let version: String
   /// Whether this CPU computes in bf16 natively.
   let hasBF16: Bool
+  /// Whether it multiplies 8-bit integers faster than floats.
+  let hasInt8: Bool
 
   /// One runtime for each library opened. Never emptied: OpenVINO's threads live as long as the process.
   private static let opened = Mutex<[String: Runtime]>([:])
@@ -82,7 +84,9 @@ final class Runtime: @unchecked Sendable {
         .runtimeMissing, "OpenVINO in \(folder) finds no CPU to run on: \(reason)",
         hint: "the folder must hold libopenvino_intel_cpu_plugin.so; `make demo` installs it")
     }
-    hasBF16 = String(cString: value).split(separator: " ").contains("BF16")
+    let capabilities = String(cString: value).split(separator: " ")
+    hasBF16 = capabilities.contains("BF16")
+    hasInt8 = capabilities.contains("INT8")
     api.pointee.free(value)
   }
 

@@ -51,6 +51,7 @@ struct FakeRuntime {
       void ov_core_free(void *c) {}
       int ov_core_get_property(void *c, const char *d, const char *k, char **v) { *v = strdup("FP32 BF16"); return 0; }
       int ov_core_read_model(void *c, const char *p, const char *w, void **m) { *m = &here; return 0; }
+      int ov_core_read_model_from_memory_buffer(void *c, const char *b, size_t n, void *w, void **m) { return -1; }
       void ov_model_free(void *m) {}
       bool ov_model_is_dynamic(void *m) { return false; }
       int ov_model_inputs_size(void *m, size_t *n) { *n = 1; return 0; }

@@ -225,7 +225,7 @@ private let needsModel: Comment = "needs the OpenVINO runtime and u2netp: make p
       #expect(exact.model.contains(part), "\(exact.model)")
     }
     // What this processor can do decides what "fast" means.
-    #expect(fast.model.contains("\"precision\":\"\(try Model.fastPrecision())\""), "\(fast.model)")
+    #expect(fast.model.contains("\"precision\":\"\(try Model.fastPrecision(of: sha256))\""), "\(fast.model)")
     #expect(exact.version == fast.version && exact.version.contains("20"))
     let total = zip(exact.matte, fast.matte).reduce(0) { $0 + abs(Int($1.0) - Int($1.1)) }
     #expect(Double(total) / Double(exact.matte.count) <= 2)

@@ -55,6 +55,9 @@ typedef struct {
   X(ovs_status, core_read_model,                                                                                       \
     (const ovs_core *_Nonnull core, const char *_Nonnull path, const char *_Nullable weights,                          \
      ovs_model *_Nullable *_Nonnull model))                                                                            \
+  X(ovs_status, core_read_model_from_memory_buffer,                                                                    \
+    (const ovs_core *_Nonnull core, const char *_Nonnull bytes, size_t count, const ovs_tensor *_Nullable weights,     \
+     ovs_model *_Nullable *_Nonnull model))                                                                            \
   X(void, model_free, (ovs_model *_Nullable model))                                                                    \
   X(bool, model_is_dynamic, (const ovs_model *_Nonnull model))                                                         \
   X(ovs_status, model_inputs_size, (const ovs_model *_Nonnull model, size_t *_Nonnull count))                          \
