@@ -2,6 +2,8 @@ import COpenVINO
 
 /// The arithmetic that a model runs in.
 public enum Precision: String, Sendable, CaseIterable {
+  /// 8-bit integers where that was measured to keep the masks, else f32.
+  case auto
   /// 32-bit floats: masks agree across machines.
   case f32
   /// 8-bit integers where the model's ranges are known, else bf16 where the CPU has it, else f32.
@@ -58,7 +60,9 @@ public final class Model: Sendable {
     self.verified = recipe.hasChecksum
     self.requests = requests
     runtimeVersion = runtime.version
-    let wanted = precision == .fast ? runtime.fastPrecision(of: digest.sha256) : "f32"
+    let fast = precision == .f32 ? "f32" : runtime.fastPrecision(of: digest.sha256)
+    // bf16 was not measured, so only who asks for it gets it.
+    let wanted = precision == .auto && fast == "bf16" ? "f32" : fast
     let isEightBit = wanted == "int8"
     compiled = try CompiledModel(
       recipe: recipe, file: file, precision: isEightBit ? "f32" : wanted,

@@ -169,7 +169,10 @@ private let needsData: Comment = "needs the OpenVINO runtime (make provision) an
     var (both, either) = (0, 0)
     for name in Self.names {
       let photo = try photo(name)
-      let mask = try deepLab.matte(of: photo.image)?.bytes() ?? [UInt8](repeating: 0, count: photo.classes.count)
+      let map = try deepLab.maps(of: photo.image).first
+      let mask =
+        try map.flatMap { try LocalSegmenter.stretched($0, over: photo.image) }?.bytes()
+        ?? [UInt8](repeating: 0, count: photo.classes.count)
       let own = overlap(mask, photo) { $0 != 0 }
       both += own.both
       either += own.either
@@ -241,7 +244,8 @@ private let needsData: Comment = "needs the OpenVINO runtime (make provision) an
   func `models run by their path with what the file does not say`(_ index: Int) throws {
     let (file, recipe, wanted) = Self.models[index]
     let person = try photo("000000007977")
-    let mask = try #require(try segmenter(file, recipe).matte(of: person.image), "\(file) found nothing")
+    let map = try #require(try segmenter(file, recipe).maps(of: person.image).first)
+    let mask = try #require(try LocalSegmenter.stretched(map, over: person.image), "\(file) found nothing")
     let (both, either) = overlap(try mask.bytes(), person) { $0 == 15 }
     let share = Double(both) / Double(either)
     #expect(abs(share - wanted) < 0.01, "\(file): \(share)")

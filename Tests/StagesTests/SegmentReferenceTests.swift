@@ -74,7 +74,8 @@ private let everyPhoto = getenv("PIPELINE_SOAK").map { String(cString: $0) == "1
       "needs the OpenVINO runtime, u2netp (make provision) and the test data (PIPELINE_TEST_DATA)"))
   func agreement() throws {
     let bench = StageBench()
-    let segment = try bench.make(Segment.self, #"{ "stage": "segment", "output": "mask", "refine": false }"#)
+    let segment = try bench.make(
+      Segment.self, #"{ "stage": "segment", "output": "mask", "refine": false, "precision": "f32" }"#)
     var references = try Reference.all()
     if !everyPhoto {
       // A tenth, the same on every machine.

@@ -43,7 +43,7 @@ public struct Segment: Stage {
 
   static let provider = Field<Provider>.choice("provider", default: .local, help: "who finds the subject")
   static let precision = Field<Precision>.choice(
-    "precision", default: .f32, when: FieldCondition("provider", in: ["local"]), help: "the arithmetic of the model")
+    "precision", default: .auto, when: FieldCondition("provider", in: ["local"]), help: "the arithmetic of the model")
   /// What a single provider takes, and each of several.
   static let providerFields: [any FieldDeclaration] = [provider] + ModelFields.all + [precision]
   static let onEmpty = Field<OnEmpty>.choice(
@@ -209,10 +209,11 @@ public struct Segment: Stage {
 extension Precision: FieldChoice {
   public var help: String {
     switch self {
+    case .auto:
+      "8-bit integers for models that were measured in them (u2netp: some 55 per cent of the time; over 60 photos with "
+        + "true masks the mean error grew by 0.0003, and no overlap fell by more than 0.05), else f32"
     case .f32: "32-bit floats: masks agree across machines"
-    case .fast:
-      "8-bit integers for models that were measured in them (u2netp: some 55 per cent of the time), else bf16 where "
-        + "the processor has it, else f32"
+    case .fast: "as auto, but bf16 instead of f32 where the processor has it"
     }
   }
 }
