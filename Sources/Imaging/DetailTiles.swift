@@ -1,20 +1,20 @@
 /// A second look at crops around the edge, at the model's own resolution, merged with the map of the whole picture.
 ///
 /// A model of the salient object needs to see the object: a crop of a piece of edge can be understood quite otherwise
-/// than the whole. So crops are a third of the longer side, lie where the first map is in doubt, and count only where
+/// than the whole. So crops are half of the longer side, lie where the first map is in doubt, and count only where
 /// they tell the same story as the map of the whole: a crop as a whole when the two overlap well, and each of its
 /// pixels by how close its local mean comes to the map's.
 public enum DetailTiles {
   /// Crops along the longer side, before overlap; also how much finer the merged map is.
-  static let fineness = 3
+  static let fineness = 2
   /// At most so many further inferences a picture.
-  static let mostTiles = 12
+  static let mostTiles = 9
   /// Pictures with less than this many pixels for each of the map's cells have no detail to find.
   static let leastRatio = 2.0
   /// Crops whose overlap (intersection over union at 0.5) with the map of the whole is less are not used.
-  static let leastOverlap: Float = 0.7
+  static let leastOverlap: Float = 0.8
   /// Local means further apart than this are another story.
-  static let mostDifference: Float = 0.35
+  static let mostDifference: Float = 0.25
 
   /// The finer map, and how many crops went into it; the map as it is where nothing can be gained.
   ///

@@ -70,19 +70,25 @@ public struct MatteRefinement: Sendable, Hashable {
 
   // MARK: At the model's size
 
-  /// The longest side that work is done at: what a window's lines are fitted on need not be finer.
-  private static let workSide = 1024
+  /// The longest side, in cells, that levels are worked out at; a finer map is averaged.
+  private static let finestSide = 1024
+  /// The longest side that lines are fitted at. The windows are as large a part of the picture for every model, and what
+  /// they are fitted to need not be finer.
+  private static let fitSide = 320
 
   private func refined(
     _ map: FloatPlane, _ pixels: UnsafeBufferPointer<UInt8>, width: Int, height: Int
   ) -> RefinedMatte {
     let longest = max(width, height)
-    let side = min(longest, max(map.width, map.height), Self.workSide)
-    let scale = Double(side) / Double(longest)
-    let workWidth = max(1, Int((Double(width) * scale).rounded()))
-    let workHeight = max(1, Int((Double(height) * scale).rounded()))
-    let colours = Self.shrunk(pixels, width: width, height: height, toWidth: workWidth, toHeight: workHeight)
-    let small = map.resized(width: workWidth, height: workHeight)
+    func sides(_ side: Int) -> (width: Int, height: Int) {
+      let scale = Double(min(side, longest)) / Double(longest)
+      return (
+        max(1, Int((Double(width) * scale).rounded())), max(1, Int((Double(height) * scale).rounded()))
+      )
+    }
+    let fine = sides(min(max(map.width, map.height), Self.finestSide))
+    var colours = Self.shrunk(pixels, width: width, height: height, toWidth: fine.width, toHeight: fine.height)
+    let small = map.resized(width: fine.width, height: fine.height)
 
     // A map finer than the picture is averaged: the cubic would skip cells.
     var base = map.resized(width: min(map.width, width), height: min(map.height, height))
@@ -94,6 +100,9 @@ public struct MatteRefinement: Sendable, Hashable {
       tone = .spread(margin: levels.margin)
     }
     guard followsEdges else { return RefinedMatte(base: base, tone: tone) }
+    let fit = sides(min(max(fine.width, fine.height), Self.fitSide))
+    sure = sure.resized(width: fit.width, height: fit.height)
+    colours = colours.map { $0.resized(width: fit.width, height: fit.height) }
     return RefinedMatte(base: base, tone: tone, edges: Edges(sure, colours))
   }
 

@@ -162,7 +162,7 @@ import Testing
       return exact(part)
     }
     #expect(good.tiles > 0 && good.tiles <= DetailTiles.mostTiles && asked <= DetailTiles.mostTiles)
-    #expect(good.map.width == 180 && good.map.height == 180)
+    #expect(good.map.width == 120 && good.map.height == 120)
     #expect(error(good.map) < error(disc.map) / 2, "\(error(disc.map)) became \(error(good.map))")
 
     let other = DetailTiles.refined(disc.map, width: 1200, height: 1200) { part in

@@ -35,7 +35,7 @@ enum Detail: String, FieldChoice {
     switch self {
     case .whole: "at the whole picture, once"
     case .tiles:
-      "also at up to twelve crops along the edge, a third of the longer side each, where the picture has twice the "
+      "also at up to nine crops along the edge, half of the longer side each, where the picture has twice the "
         + "model's sides or more; what they show counts where it fits the mask of the whole. Each costs as long as the "
         + "whole picture"
     }
