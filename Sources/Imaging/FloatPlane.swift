@@ -59,21 +59,26 @@ struct FloatPlane: Sendable {
     let columns = TriangleTaps(from: width, to: newWidth)
     let rows = TriangleTaps(from: height, to: newHeight)
     var between = FloatPlane(width: newWidth, height: height)
-    for y in 0..<height {
-      for x in 0..<newWidth {
-        var sum: Float = 0
-        for tap in 0..<columns.count[x] {
-          sum += values[y * width + columns.first[x] + tap] * columns.weights[columns.start[x] + tap]
+    values.withUnsafeBufferPointer { source in
+      between.values.withUnsafeMutableBufferPointer { target in
+        columns.forEach { x, first, weights in
+          for y in 0..<height {
+            var sum: Float = 0
+            for (tap, weight) in weights.enumerated() { sum += source[y * width + first + tap] * weight }
+            target[y * newWidth + x] = sum
+          }
         }
-        between.values[y * newWidth + x] = sum
       }
     }
     var result = FloatPlane(width: newWidth, height: newHeight)
-    for y in 0..<newHeight {
-      for tap in 0..<rows.count[y] {
-        let weight = rows.weights[rows.start[y] + tap]
-        let source = (rows.first[y] + tap) * newWidth
-        for x in 0..<newWidth { result.values[y * newWidth + x] += between.values[source + x] * weight }
+    between.values.withUnsafeBufferPointer { source in
+      result.values.withUnsafeMutableBufferPointer { target in
+        rows.forEach { y, first, weights in
+          for (tap, weight) in weights.enumerated() {
+            let (from, to) = ((first + tap) * newWidth, y * newWidth)
+            for x in 0..<newWidth { target[to + x] += source[from + x] * weight }
+          }
+        }
       }
     }
     return result
@@ -115,11 +120,14 @@ struct FloatPlane: Sendable {
   /// The mean over the square window around each value, as far as it lies within the plane.
   func boxMean(radius: Int) -> FloatPlane {
     var result = boxSum(radius: radius)
-    for y in 0..<height {
-      let rows = min(y + radius, height - 1) - max(y - radius, 0) + 1
-      for x in 0..<width {
-        let columns = min(x + radius, width - 1) - max(x - radius, 0) + 1
-        result.values[y * width + x] /= Float(rows * columns)
+    let (width, height) = (width, height)
+    result.values.withUnsafeMutableBufferPointer { values in
+      for y in 0..<height {
+        let rows = min(y + radius, height - 1) - max(y - radius, 0) + 1
+        for x in 0..<width {
+          let columns = min(x + radius, width - 1) - max(x - radius, 0) + 1
+          values[y * width + x] /= Float(rows * columns)
+        }
       }
     }
     return result
@@ -131,22 +139,31 @@ struct FloatPlane: Sendable {
   /// The smallest value in the square window around each value.
   func windowMinimum(radius: Int) -> FloatPlane { windowExtreme(radius: radius) { min($0, $1) } }
 
+  /// Row by row and offset by offset, which vectors do faster than a window of this size can be moved pixel by pixel.
+  @inline(__always)
   private func windowExtreme(radius: Int, _ pick: (Float, Float) -> Float) -> FloatPlane {
+    let (width, height) = (width, height)
     var between = self
-    for y in 0..<height {
-      for x in 0..<width {
-        var extreme = values[y * width + x]
-        for near in max(x - radius, 0)...min(x + radius, width - 1) {
-          extreme = pick(extreme, values[y * width + near])
+    values.withUnsafeBufferPointer { source in
+      between.values.withUnsafeMutableBufferPointer { target in
+        for y in 0..<height {
+          let row = y * width
+          for offset in 0..<min(radius + 1, width) {
+            for x in row..<row + width - offset { target[x] = pick(target[x], source[x + offset]) }
+            for x in row + offset..<row + width { target[x] = pick(target[x], source[x - offset]) }
+          }
         }
-        between.values[y * width + x] = extreme
       }
     }
     var result = between
-    for y in 0..<height {
-      for near in max(y - radius, 0)...min(y + radius, height - 1) where near != y {
-        for x in 0..<width {
-          result.values[y * width + x] = pick(result.values[y * width + x], between.values[near * width + x])
+    between.values.withUnsafeBufferPointer { source in
+      result.values.withUnsafeMutableBufferPointer { target in
+        for y in 0..<height {
+          let row = y * width
+          for near in max(y - radius, 0)...min(y + radius, height - 1) {
+            let other = near * width
+            for x in 0..<width { target[row + x] = pick(target[row + x], source[other + x]) }
+          }
         }
       }
     }
@@ -156,10 +173,10 @@ struct FloatPlane: Sendable {
 
 /// Which samples make each output sample along one side, and by how much.
 private struct TriangleTaps {
-  var first: [Int] = []
-  var count: [Int] = []
-  var start: [Int] = []
-  var weights: [Float] = []
+  private var first: [Int] = []
+  /// Where the weights of each output sample begin, and where the last ones end.
+  private var starts = [0]
+  private var weights: [Float] = []
 
   init(from size: Int, to newSize: Int) {
     let scale = Double(size) / Double(newSize)
@@ -171,9 +188,18 @@ private struct TriangleTaps {
       let raw = (low...high).map { max(1 - abs(Double($0) - centre) / reach, 1e-9) }
       let sum = raw.reduce(0, +)
       first.append(low)
-      count.append(raw.count)
-      start.append(weights.count)
       weights += raw.map { Float($0 / sum) }
+      starts.append(weights.count)
+    }
+  }
+
+  /// Calls `body` with each output sample, the first sample that counts for it, and the weights from there on.
+  @inline(__always)
+  func forEach(_ body: (_ sample: Int, _ first: Int, _ weights: UnsafeBufferPointer<Float>) -> Void) {
+    weights.withUnsafeBufferPointer { weights in
+      for (sample, low) in first.enumerated() {
+        body(sample, low, UnsafeBufferPointer(rebasing: weights[starts[sample]..<starts[sample + 1]]))
+      }
     }
   }
 }

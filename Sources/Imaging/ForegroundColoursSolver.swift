@@ -156,6 +156,10 @@ struct ForegroundColoursSolver {
     }
   }
 
+  /// Rows of a small picture that are settled together, each a pixel behind the one before it. Every pixel then still
+  /// finds its neighbours as one row after the other would leave them, and need not wait for the one at its left alone.
+  private static let rowsAtOnce = 4
+
   /// The layer with its foreground and background found.
   private func solved(_ layer: Layer) -> Layer {
     var layer = layer
@@ -174,15 +178,19 @@ struct ForegroundColoursSolver {
           else { return }
           for pass in 0..<count {
             // Forwards and backwards in turn, so that what is known spreads both ways.
-            for step in 0..<height {
-              let y = pass % 2 == 0 ? step : height - 1 - step
-              for place in 0..<width {
-                let x = pass % 2 == 0 ? place : width - 1 - place
-                let at = y * width + x
-                settle(
-                  at, foreground, background, seen,
-                  left: x > 0 ? at - 1 : at, right: x + 1 < width ? at + 1 : at,
-                  above: y > 0 ? at - width : at, below: y + 1 < height ? at + width : at)
+            let isForwards = pass % 2 == 0
+            for first in stride(from: 0, to: height, by: Self.rowsAtOnce) {
+              let rows = min(Self.rowsAtOnce, height - first)
+              for place in 0..<width + rows - 1 {
+                for row in max(0, place - width + 1)..<min(rows, place + 1) {
+                  let y = isForwards ? first + row : height - 1 - first - row
+                  let x = isForwards ? place - row : width - 1 - place + row
+                  let at = y * width + x
+                  settle(
+                    at, foreground, background, seen,
+                    left: x > 0 ? at - 1 : at, right: x + 1 < width ? at + 1 : at,
+                    above: y > 0 ? at - width : at, below: y + 1 < height ? at + width : at)
+                }
               }
             }
           }

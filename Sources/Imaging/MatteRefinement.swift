@@ -226,10 +226,8 @@ struct Edges: Sendable {
   /// The matte from the line is stretched by this at both ends: sure pixels' own spread keeps it from 0 and 1.
   static let lineMargin: Float = 0.08
 
-  let red: FloatPlane
-  let green: FloatPlane
-  let blue: FloatPlane
-  let offset: FloatPlane
+  /// What red, green and blue are multiplied by, and what is added to their sum; cells row by row.
+  let lines: [SIMD4<Float>]
   /// The line's part of the result, 0…1.
   let share: FloatPlane
 
@@ -241,19 +239,18 @@ struct Edges: Sendable {
       return rest * rest * rest * rest + 1e-3
     }
     let sums = WindowSums(sure: sure, colours: colours, weight: weight, radius: Self.radius)
-    let count = sure.width * sure.height
-    var line = [FloatPlane](repeating: FloatPlane(width: sure.width, height: sure.height), count: 4)
+    var parts = [FloatPlane](repeating: FloatPlane(width: sure.width, height: sure.height), count: 4)
     var explained = FloatPlane(width: sure.width, height: sure.height)
-    for index in 0..<count {
+    for index in explained.values.indices {
       let fit = sums.fit(at: index, noise: Self.noise)
-      for part in 0..<3 { line[part].values[index] = fit.slope[part] }
-      line[3].values[index] = fit.offset
+      for part in 0..<3 { parts[part].values[index] = fit.slope[part] }
+      parts[3].values[index] = fit.offset
       explained.values[index] = fit.explained
     }
-    red = line[0].boxMean(radius: Self.smoothing)
-    green = line[1].boxMean(radius: Self.smoothing)
-    blue = line[2].boxMean(radius: Self.smoothing)
-    offset = line[3].boxMean(radius: Self.smoothing)
+    parts = parts.map { $0.boxMean(radius: Self.smoothing) }
+    lines = explained.values.indices.map { index in
+      SIMD4(parts[0].values[index], parts[1].values[index], parts[2].values[index], parts[3].values[index])
+    }
     share = explained.boxMean(radius: Self.smoothing).joined(with: range) {
       MatteRefinement.step($0, Self.explained) * min($1 * 2, 1)
     }
@@ -342,58 +339,52 @@ struct RefinedMatte {
 
   /// Draws the matte at the picture's size. The base is interpolated cubically (Catmull–Rom), so that contours have no
   /// kinks where its cells meet; lines are interpolated linearly.
+  ///
+  /// A row is drawn in runs of pixels that lie between the same cells. Most runs are black or white whatever the weights,
+  /// which four cells tell for all of their pixels.
   func render(
     _ pixels: UnsafeBufferPointer<UInt8>, width: Int, height: Int, into out: UnsafeMutableBufferPointer<UInt8>
   ) {
+    // Without edges there is one cell, of no share.
+    let share = edges?.share ?? FloatPlane(width: 1, height: 1)
     let across = (0..<width).map { CubicTap($0, from: base.width, to: width) }
-    var baseRow = [Float](repeating: 0, count: base.width)
-    let lines = edges.map { [$0.share, $0.red, $0.green, $0.blue, $0.offset] } ?? []
-    let lineTaps = lines.isEmpty ? [] : (0..<width).map { LinearTap($0, from: lines[0].width, to: width) }
-    var lineRow = [Float](repeating: 0, count: (lines.first?.width ?? 0) * lines.count)
-    let margin: Float
-    switch tone {
-    case .asIs: margin = 0
-    case .spread(let share): margin = share
-    }
-    // A multiplication a pixel instead of a division.
-    let scale = 1 / max(1 - 2 * margin, 1e-3)
-    let lineMargin = Edges.lineMargin
-    let lineScale = 1 / (1 - 2 * lineMargin)
-    across.withUnsafeBufferPointer { across in
-      lineTaps.withUnsafeBufferPointer { lineTaps in
+    let edgeAcross = (0..<width).map { LinearTap($0, from: share.width, to: width) }
+    let runs = Run.along(across, edgeAcross)
+    let (ramp, edgeRamp) = (Ramp(tone), Ramp.edges)
+    withUnsafeTemporaryAllocation(of: Float.self, capacity: base.width + share.width) { rows in
+      let baseRow = UnsafeMutableBufferPointer(rebasing: rows[..<base.width])
+      let shareRow = UnsafeMutableBufferPointer(rebasing: rows[base.width...])
+      (edges?.lines ?? []).withUnsafeBufferPointer { lines in
         for y in 0..<height {
-          let tap = CubicTap(y, from: base.height, to: height)
-          mix(base, tap, into: &baseRow)
-          if !lines.isEmpty {
-            let tap = LinearTap(y, from: lines[0].height, to: height)
-            for (plane, line) in lines.enumerated() { mix(line, tap, into: &lineRow, part: plane, of: lines.count) }
+          let down = LinearTap(y, from: share.height, to: height)
+          base.sample(CubicTap(y, from: base.height, to: height), into: baseRow)
+          share.sample(down, into: shareRow)
+          func line(_ column: Int) -> SIMD4<Float> {
+            down.value(lines[down.low * share.width + column], lines[down.high * share.width + column])
           }
-          baseRow.withUnsafeBufferPointer { baseRow in
-            lineRow.withUnsafeBufferPointer { lineRow in
-              for x in 0..<width {
-                let value = across[x].value(baseRow)
-                var result = min(max((value - margin) * scale, 0), 1)
-                guard !lineTaps.isEmpty else {
-                  out[y &* width &+ x] = UInt8(result * 255 + 0.5)
-                  continue
-                }
-                let tap = lineTaps[x]
-                let (low, high) = (tap.low &* 5, tap.high &* 5)
-                let t = tap.share
-                let share = lineRow[low] + (lineRow[high] - lineRow[low]) * t
-                if share > 0 {
-                  let at = (y &* width &+ x) &* 3
-                  var line = lineRow[low &+ 4] + (lineRow[high &+ 4] - lineRow[low &+ 4]) * t
-                  for band in 0..<3 {
-                    let slope = lineRow[low &+ 1 &+ band]
-                    line +=
-                      (slope + (lineRow[high &+ 1 &+ band] - slope) * t) * Float(pixels[at &+ band]) * (1 / 255)
-                  }
-                  line = min(max((line - lineMargin) * lineScale, 0), 1)
-                  result += (line - result) * share
-                }
-                out[y &* width &+ x] = UInt8(result * 255 + 0.5)
+          let row = UnsafeMutableBufferPointer(rebasing: out[y * width..<(y + 1) * width])
+          for run in runs {
+            let cells = SIMD4(
+              baseRow[run.cells.0], baseRow[run.cells.1], baseRow[run.cells.2], baseRow[run.cells.3])
+            let (left, right) = (shareRow[run.left], shareRow[run.right])
+            guard left > 0 || right > 0 else {
+              if let level = ramp.level(of: cells) {
+                UnsafeMutableBufferPointer(rebasing: row[run.pixels]).update(repeating: level)
+              } else {
+                for x in run.pixels { row[x] = UInt8(ramp.value(across[x].value(cells)) * 255 + 0.5) }
               }
+              continue
+            }
+            let (leftLine, rightLine) = (line(run.left), line(run.right))
+            for x in run.pixels {
+              let at = (y &* width &+ x) &* 3
+              let tap = edgeAcross[x]
+              let colour = SIMD4(Float(pixels[at]), Float(pixels[at &+ 1]), Float(pixels[at &+ 2]), 0)
+              let fit = tap.value(leftLine, rightLine)
+              let terms = fit * colour * (1 / 255)
+              let onLine = edgeRamp.value(fit.w + terms.x + terms.y + terms.z)
+              let result = ramp.value(across[x].value(cells))
+              row[x] = UInt8((result + (onLine - result) * (left + (right - left) * tap.share)) * 255 + 0.5)
             }
           }
         }
@@ -401,20 +392,90 @@ struct RefinedMatte {
     }
   }
 
-  private func mix(_ plane: FloatPlane, _ tap: CubicTap, into row: inout [Float]) {
-    for x in 0..<plane.width {
-      row[x] =
-        plane.values[tap.rows.0 * plane.width + x] * tap.weights[0]
-        + plane.values[tap.rows.1 * plane.width + x] * tap.weights[1]
-        + plane.values[tap.rows.2 * plane.width + x] * tap.weights[2]
-        + plane.values[tap.rows.3 * plane.width + x] * tap.weights[3]
+  /// What spreads values over black and white.
+  private struct Ramp {
+    private let margin: Float
+    /// A multiplication a pixel instead of a division.
+    private let scale: Float
+    /// Up to and from which a value is black or white in 8 bits, with something to spare for rounding.
+    private let black: Float
+    private let white: Float
+
+    static var edges: Ramp { Ramp(margin: Edges.lineMargin) }
+
+    init(_ tone: Tone) {
+      switch tone {
+      case .asIs: self.init(margin: 0)
+      case .spread(let margin): self.init(margin: margin)
+      }
+    }
+
+    private init(margin: Float) {
+      let width = max(1 - 2 * margin, 1e-3)
+      (self.margin, scale) = (margin, 1 / width)
+      (black, white) = (margin + 0.0015 * width, margin + 0.9985 * width)
+    }
+
+    @inline(__always)
+    func value(_ value: Float) -> Float { min(max((value - margin) * scale, 0), 1) }
+
+    /// The level of everything that can lie between four cells, if it is black or white.
+    ///
+    /// Of Catmull–Rom's weights those below 0 come to −1/8 at most, and the others to 9/8.
+    @inline(__always)
+    func level(of cells: SIMD4<Float>) -> UInt8? {
+      let least = min(min(cells.x, cells.y), min(cells.z, cells.w))
+      let most = max(max(cells.x, cells.y), max(cells.z, cells.w))
+      if max(most, 0) * 1.125 - min(least, 0) * 0.125 <= black { return 0 }
+      if 1 - (max(1 - least, 0) * 1.125 - min(1 - most, 0) * 0.125) >= white { return 255 }
+      return nil
     }
   }
 
-  private func mix(_ plane: FloatPlane, _ tap: LinearTap, into row: inout [Float], part: Int, of parts: Int) {
-    for x in 0..<plane.width {
-      let low = plane.values[tap.low * plane.width + x]
-      row[x * parts + part] = low + (plane.values[tap.high * plane.width + x] - low) * tap.share
+  /// Pixels of a row that lie between the same cells.
+  private struct Run {
+    let pixels: Range<Int>
+    /// Those of the base.
+    let cells: (Int, Int, Int, Int)
+    /// Those of the lines.
+    let left: Int
+    let right: Int
+
+    static func along(_ across: [CubicTap], _ edges: [LinearTap]) -> [Run] {
+      var runs: [Run] = []
+      var start = 0
+      for x in 1...across.count
+      where x == across.count || across[x].cells != across[start].cells || edges[x].low != edges[start].low
+        || edges[x].high != edges[start].high
+      {
+        runs.append(
+          Run(pixels: start..<x, cells: across[start].cells, left: edges[start].low, right: edges[start].high))
+        start = x
+      }
+      return runs
+    }
+  }
+}
+
+extension FloatPlane {
+  /// A row between four rows.
+  fileprivate func sample(_ tap: CubicTap, into row: UnsafeMutableBufferPointer<Float>) {
+    let (a, b, c, d) = (tap.cells.0 * width, tap.cells.1 * width, tap.cells.2 * width, tap.cells.3 * width)
+    let weights = tap.weights
+    values.withUnsafeBufferPointer { values in
+      for x in 0..<width {
+        row[x] =
+          values[a + x] * weights[0] + values[b + x] * weights[1] + values[c + x] * weights[2]
+          + values[d + x] * weights[3]
+      }
+    }
+  }
+
+  /// A row between two rows.
+  fileprivate func sample(_ tap: LinearTap, into row: UnsafeMutableBufferPointer<Float>) {
+    let (low, high) = (tap.low * width, tap.high * width)
+    values.withUnsafeBufferPointer { values in
+      for x in 0..<width { row[x] = values[low + x] + (values[high + x] - values[low + x]) * tap.share }
     }
   }
 }
@@ -432,11 +493,14 @@ private struct LinearTap {
     high = min(max(Int(below) + 1, 0), size - 1)
     share = Float(place - below)
   }
+
+  @inline(__always)
+  func value(_ low: SIMD4<Float>, _ high: SIMD4<Float>) -> SIMD4<Float> { low + (high - low) * share }
 }
 
 /// The four samples around a place, and their Catmull–Rom weights.
 private struct CubicTap {
-  let rows: (Int, Int, Int, Int)
+  let cells: (Int, Int, Int, Int)
   let weights: SIMD4<Float>
 
   init(_ sample: Int, from size: Int, to newSize: Int) {
@@ -444,14 +508,16 @@ private struct CubicTap {
     let below = place.rounded(.down)
     let t = Float(place - below)
     func at(_ offset: Int) -> Int { min(max(Int(below) + offset, 0), size - 1) }
-    rows = (at(-1), at(0), at(1), at(2))
+    cells = (at(-1), at(0), at(1), at(2))
     let (t2, t3) = (t * t, t * t * t)
     weights = SIMD4(
       -0.5 * t + t2 - 0.5 * t3, 1 - 2.5 * t2 + 1.5 * t3, 0.5 * t + 2 * t2 - 1.5 * t3, -0.5 * t2 + 0.5 * t3)
   }
 
   @inline(__always)
-  func value(_ row: UnsafeBufferPointer<Float>) -> Float {
-    row[rows.0] * weights[0] + row[rows.1] * weights[1] + row[rows.2] * weights[2] + row[rows.3] * weights[3]
+  func value(_ cells: SIMD4<Float>) -> Float {
+    // From the left, as a sum in pairs rounds otherwise.
+    let terms = cells * weights
+    return terms.x + terms.y + terms.z + terms.w
   }
 }

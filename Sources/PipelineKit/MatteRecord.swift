@@ -10,7 +10,7 @@ public struct MatteRecord: Sendable, Hashable {
   public var score: Double
   /// The subject's share of the picture, 0…1.
   public var coverage: Double
-  /// How much of the subject's outline is unsure: the width of the soft band in shares of the subject's own width.
+  /// The unsure share of what may be subject, 0…1: 0 for a matte that is black and white.
   public var softness: Double
   /// Separate parts that count: those of at least a hundredth of the subject.
   public var islands: Int

@@ -35,8 +35,11 @@ public struct Matte: Stage {
     plan.uses = [.alpha, .matte]
     if !settings[existingAlpha] { plan.acceptsAny = [.alpha, .matte] }
     if let name = settings[use] { plan.usedMatte = (use.name, name) }
-    // The mask, its copies while it changes, and the picture with its new alpha.
-    plan.workingBytes = { width, height in width * height * 9 }
+    // The mask, its copies while it changes, and the picture with its new alpha; changing colours takes a copy of the
+    // photo, and what is worked out on small ones.
+    let changesColours = !isMask && settings[Segment.decontaminate]
+    plan.workingBytes = { width, height in width * height * (changesColours ? 12 : 9) + (changesColours ? 32 << 20 : 0)
+    }
     return plan
   }
 

@@ -93,7 +93,11 @@ public struct Download: Sendable {
   private func perform(_ handle: Handle, _ reception: Reception) -> TransportError? {
     var words = [CChar](repeating: 0, count: Int(CURL_ERROR_SIZE))
     var lines: UnsafeMutablePointer<curl_slist>?
-    defer { curl_slist_free_all(lines) }
+    defer {
+      // The handle outlives the list, and must not keep it.
+      _ = ccurl_set_list(handle, CURLOPT_HTTPHEADER, nil)
+      curl_slist_free_all(lines)
+    }
     // Bytes as they are: a compressed answer could not be resumed.
     var headers = ["Accept-Encoding: identity"]
     if offset > 0 {
@@ -108,6 +112,8 @@ public struct Download: Sendable {
     }
     let code = words.withUnsafeMutableBufferPointer { words in
       withExtendedLifetime(reception) {
+        // Ending a handle may put words there too, when the buffer is gone.
+        defer { _ = ccurl_set_error_text(handle, nil) }
         let context = Unmanaged.passUnretained(reception).toOpaque()
         for code in [
           ccurl_set_error_text(handle, words.baseAddress),

@@ -263,6 +263,13 @@ extension RecipeDraft {
     }
     guard let inputWidth = size.width else { throw lacks("input.width", "the width of the model's input is open") }
     guard let inputHeight = size.height else { throw lacks("input.height", "the height of the model's input is open") }
+    // A file may say anything; products of sides must not overflow.
+    guard Self.sides.contains(inputWidth), Self.sides.contains(inputHeight) else {
+      throw InferenceError(
+        .modelInvalid,
+        "recipe of \(name): the model's input has \(inputWidth)×\(inputHeight) pixels; a side may have "
+          + "\(Self.sides.upperBound)")
+    }
 
     let output = try completedOutput(facts, (inputWidth, inputHeight), name: name)
     // What classes of several channels score can't be guessed: logits and shares look alike until pictures come.
@@ -324,7 +331,13 @@ extension RecipeDraft {
       }
     }
     let count = channels ?? labels?.count ?? 1
-    guard count >= 1 else { throw lacks("output.channels", "the number of the output's channels is not known") }
+    guard Self.channelCounts.contains(count), [width, height].allSatisfy({ $0.map(Self.sides.contains) ?? true }) else {
+      throw InferenceError(
+        .modelInvalid,
+        "recipe of \(name): the model's output has \(width ?? input.width)×\(height ?? input.height) pixels and "
+          + "\(count) channels; a side may have \(Self.sides.upperBound), and there may be "
+          + "\(Self.channelCounts.upperBound) channels")
+    }
     if let labels, labels.count != count {
       throw InferenceError(
         .modelInvalid, "recipe of \(name): \"output.labels\" names \(labels.count) classes, and the output has \(count)"

@@ -150,9 +150,7 @@ struct EightBitModel {
       }
       return true
     }
-    guard isWhole, type == 1, let rows = shape.first, rows > 0, shape.allSatisfy({ (1...1 << 20).contains($0) }),
-      raw.count == 4 * shape.reduce(1, { $0.multipliedReportingOverflow(by: $1).partialValue })
-    else { return nil }
+    guard isWhole, type == 1, let rows = shape.first, raw.count == bytes(ofFloats: shape) else { return nil }
     let row = raw.count / rows
     let largest = raw.withUnsafeBytes { bytes in
       (0..<rows).map { index in
@@ -165,6 +163,17 @@ struct EightBitModel {
     }
     // A row of zeros has no range of its own.
     return (largest.map { $0 > 0 && $0.isFinite ? $0 : 1 }, shape.count)
+  }
+
+  /// What a tensor of floats takes; nil for sides that no tensor in memory has.
+  private static func bytes(ofFloats shape: [Int]) -> Int? {
+    var bytes = 4
+    for side in shape {
+      let (product, isTooLarge) = bytes.multipliedReportingOverflow(by: side)
+      guard side > 0, !isTooLarge else { return nil }
+      bytes = product
+    }
+    return bytes
   }
 
   // MARK: Protocol buffers
