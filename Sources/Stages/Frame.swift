@@ -90,7 +90,7 @@ public struct Frame: Stage {
     help: "as on the ground that the subject stands on: dark below its lowest parts, and soft around them")
   static let shadow = Field<Settings?>.optionalObject(
     "shadow", ObjectShape([drop, contact], atLeastOne: ["drop", "contact"]),
-    help: "what shadow the subject casts; with `{}` one has its defaults, and both go together")
+    help: "the shadow that the subject casts: one of these or both; `{ \"contact\": {} }` takes the defaults")
   static let existingAlpha = Field<Bool>.boolean(
     "existingAlpha", default: false,
     help: "frames pictures by the transparency that they bring along, without a segment stage; a picture without any "
@@ -98,7 +98,7 @@ public struct Frame: Stage {
 
   public static let spec = StageSpec(
     name: "frame",
-    summary: "Stands the cut-out subject on a canvas: as large and where you ask for, with a shadow if you like.",
+    summary: "Stands the cut-out subject on a canvas: as large as you say, where you say, with a shadow if you like.",
     notes: [
       "The subject's box holds all pixels that are more opaque than `threshold`, without `specks`. It is scaled so that "
         + "it takes `fill` of the canvas on the axis where it takes more, to the pixel, or less where `margin` asks for "

@@ -5,7 +5,9 @@ import PipelineKit
 /// Changes the mask that an earlier stage made, or takes up another.
 public struct Matte: Stage {
   static let use = Field<String?>.text(
-    "use", help: "the name of a mask that an earlier stage kept; left out, the mask made last, else the transparency")
+    "use",
+    help: "the name of a mask that an earlier `segment` stage kept, by `name` or `separate`; left out, the mask made "
+      + "last, else the transparency")
   static let existingAlpha = Field<Bool>.boolean(
     "existingAlpha", default: false,
     help:

@@ -12,7 +12,7 @@ enum MatteFields {
   private static let thresholdShape = ObjectShape([level, softness])
   static let threshold = Field<MatteAdjustment.Threshold?>(
     "threshold", type: .oneOf([.number(0.001...1), .object(thresholdShape)]), absent: .some(nil),
-    help: "makes the mask harder about this opacity, 0 to 1, or an object with a level and a softness; costs next to "
+    help: "makes soft edges hard at this opacity, 0 to 1; or an object with a level and a softness; costs next to "
       + "nothing"
   ) { node, file in
     if let level = node.numberValue?.double { return .some(.init(level: level)) }
@@ -95,8 +95,8 @@ enum MatteFields {
   /// The paragraph about them for the reference page of a stage.
   static let note =
     "The mask is changed in this order: `threshold`, `holes`, `islands`, `grow`, `shrink`, `feather`, `invert`, "
-    + "`region`. What counts as a part, or a gap, is told at half opacity; fainter parts that small go too. Beyond the "
-    + "picture's border nothing is added or taken away: a subject that touches it stays opaque there."
+    + "`region`. `holes` and `islands` take as subject what is at least half opaque; fainter parts as small go too. "
+    + "Beyond the picture's border nothing is added or taken away: a subject that touches it stays opaque there."
 
   private static let measureType = FieldType.oneOf([.number(-1_000_000...1_000_000), .text(.percentage)])
 

@@ -9,8 +9,8 @@ enum ModelsCommand {
   private static let recipeOption = Option<String>.text(
     "recipe", "FILE",
     help:
-      "with `add`: what the model takes and gives, in the form of a job's \"recipe\"; what is left out is read from "
-      + "the model, as far as it says so")
+      "with `add`: what the model takes and gives: a JSON file that holds what stands under \"recipe\" in a job; what "
+      + "is left out is read from the model, as far as it says so")
 
   static let command = Command(
     name: "models", summary: "lists the models, fetches them, checks their files, or adds one of yours",

@@ -30,7 +30,8 @@ enum ModelFields {
       + "for all but the background, which is also what is taken when none is named")
   static let separate = Field<Bool>.boolean(
     "separate", default: false, when: isLocal,
-    help: "whether each class is also kept as a matte of its own, by its name")
+    help: "whether each class that is found also gets a mask of its own, under the model's name for it, for `use` in a "
+      + "later `matte` stage")
   static let allowDownload = Field<Bool>.boolean(
     "allowDownload", default: false, when: isLocal,
     help: "whether a run may fetch a model of the catalogue that is not here; otherwise `pipeline models pull` does")

@@ -55,8 +55,8 @@ public struct Segment: Stage {
   public static let spec = StageSpec(
     name: "segment", summary: "Finds the subject of the picture and cuts it out.",
     notes: [
-      "The mask is as large as the picture and is kept as its matte. Transparency that a picture brings along stays: "
-        + "the mask is multiplied into it.",
+      "The mask is as large as the picture. It becomes the picture's transparency, and is kept for later stages. "
+        + "Transparency that a picture brings along stays: the mask is multiplied into it.",
       "A mask is spread over the whole range from black to white, as rembg does it. Nothing was found when the model's "
         + "map is flat or, with u2netp, nowhere reaches a tenth; a picture without a subject may still give some mask.",
       "The model sees the picture's colours after its colour profile was applied. rembg ignores profiles, so masks of "
@@ -64,13 +64,13 @@ public struct Segment: Stage {
       "A model that knows classes gives soft masks: the share that the model's scores leave to the chosen classes, each "
         + "pixel by itself, which is then enlarged. Nothing was found when no pixel has a share of half or more. Classes "
         + "have many spellings, and the usual ones are known: airplane and aeroplane, couch and sofa, tv monitor.",
-      "Stages of one run that use the same model with the same precision share it, and look at a picture once.",
-      "Every mask gets a score from 0 to 1, which costs next to nothing and stands in the report with what it is made "
-        + "from: how much of the mask is neither subject nor background, how long its outline is, and how much of the "
-        + "border it touches. On 60 photos with true masks (u2netp) its ranks agree with 0.75 with those of the true "
-        + "overlap. What a model is sure of and wrong about it does not show. With `providers` only the pictures that "
-        + "need it go to a bigger model; one that is named as a further provider is looked for at the start and loaded "
-        + "when it is first needed.",
+      "Segment stages of one run that name the same model with the same precision share it, and it looks at a picture "
+        + "once for all of them.",
+      "Every mask of a model gets a score from 0 to 1, which stands in the report: less where the mask is soft, has a "
+        + "long outline or touches much of the picture's border. On 60 photos with true masks (u2netp) its rank "
+        + "correlation with the true overlap is 0.75 (Spearman). It does not show where a model is sure and wrong. With "
+        + "`providers` only the pictures that need it go to a bigger model; a further provider's model is looked for at "
+        + "the start, and loaded when it is first needed.",
       "Without `otherwise` a picture whose masks all score too low goes on with the best of them and the warning "
         + "low-score. `onEmpty` decides first about a picture in which nothing was found, unless it is `fail`.",
       MatteFields.note,
