@@ -11,8 +11,9 @@ public struct Address: Sendable, Hashable {
   public init(_ text: String) throws(TransportError) {
     guard let url = curl_url() else { throw TransportError(.failed, "no memory for an address") }
     defer { curl_url_cleanup(url) }
+    // Whoever catches these names the address, and knows how to leave out what is secret in it.
     guard curl_url_set(url, CURLUPART_URL, text, 0) == CURLUE_OK else {
-      throw TransportError(.address, "\"\(text)\" is no address")
+      throw TransportError(.address, "it is no address")
     }
     func part(_ what: CURLUPart) -> String? {
       var value: UnsafeMutablePointer<CChar>?
@@ -21,7 +22,7 @@ public struct Address: Sendable, Hashable {
       return String(cString: value)
     }
     guard let scheme = part(CURLUPART_SCHEME)?.lowercased(), var host = part(CURLUPART_HOST)?.lowercased() else {
-      throw TransportError(.address, "\"\(text)\" is no address")
+      throw TransportError(.address, "it is no address")
     }
     if host.hasPrefix("["), host.hasSuffix("]") { host = String(host.dropFirst().dropLast()) }
     guard part(CURLUPART_USER) == nil, part(CURLUPART_PASSWORD) == nil else {
@@ -32,9 +33,9 @@ public struct Address: Sendable, Hashable {
     case "https": isEncrypted = true
     case "http" where Self.isLoopback(host): isEncrypted = false
     case "http":
-      throw TransportError(.address, "\"\(text)\" is not encrypted; http is for this machine alone, use https")
+      throw TransportError(.address, "it is not encrypted; http is for this machine alone, use https")
     default:
-      throw TransportError(.address, "\"\(text)\" is not https")
+      throw TransportError(.address, "it is not https")
     }
     self.text = text
     self.host = host

@@ -59,6 +59,42 @@ import Testing
     #expect(screen.lines.allSatisfy { $0.isEmpty })
   }
 
+  @Test func aMirrorsPasswordIsNotPrinted() {
+    for mirror in [
+      "http://carol:opensesame@127.0.0.1:9", "https://carol:opensesame@127.0.0.1:9/m", "ftp://carol:opensesame@h/",
+    ] {
+      let result = RunProgram.run(["models", "pull", "u2net"], settings(mirror))
+      #expect(result.exitCode == 4 && result.error.contains("u2net"))
+      #expect(!result.error.contains("opensesame") && !result.error.contains("carol"), "\(result.error)")
+    }
+    // The file's name would become a part of the query.
+    let query = RunProgram.run(["models", "pull", "u2net"], settings("https://127.0.0.1:9/m?key=opensesame"))
+    #expect(query.exitCode == 4 && query.error.contains("query") && !query.error.contains("opensesame"))
+  }
+
+  @Test func aFolderThatCannotBeMadeSaysWhy() {
+    // Nothing can be made in /sys, by anyone; its folders are not missing.
+    var elsewhere = settings("http://127.0.0.1:9")
+    elsewhere.environment?["PIPELINE_HOME"] = "/sys/pipeline"
+    let result = RunProgram.run(["models", "pull", "u2net"], elsewhere)
+    #expect(result.exitCode == 4 && result.error.contains("cannot make the folder /sys/pipeline:"))
+    #expect(!result.error.contains("No such file"), "\(result.error)")
+  }
+
+  @Test func anAddedModelTakesNoFileOfTheCatalogues() {
+    let model = folder.write("no model", to: "own.onnx")
+    let result = RunProgram.run(["models", "add", model, "--name", "SINet_Softmax"], settings())
+    #expect(result.exitCode == 3)
+    #expect(result.error.contains("SINet_Softmax.onnx is the file of the catalogue's model \"sinet\""))
+    #expect(folder.read("models/SINet_Softmax.onnx") == nil)
+  }
+
+  @Test func aRecipeWithoutEndIsRefused() {
+    let model = folder.write("no model", to: "own.onnx")
+    let result = RunProgram.run(["models", "add", model, "--name", "own", "--recipe", "/dev/zero"], settings())
+    #expect(result.exitCode == 4 && result.error.contains("/dev/zero is too large"))
+  }
+
   @Test func wrongCommandLinesAreRefused() {
     for (arguments, words) in [
       (["pull"], "needs the names"), (["pull", "u2nett"], "did you mean \"u2net\"?"), (["add"], "takes one file"),

@@ -53,6 +53,34 @@ import Testing
     #expect(two.output.channels == 2 && two.output.subject == .channel(1))
   }
 
+  @Test func `one channel's recipe says nothing of which of many is the subject`() throws {
+    // Channel 0 of a model of classes is the background as a rule: taken as the subject it gives wrong masks, silently.
+    let error = try #require(
+      try refusal(#"{ "like": "u2netp" }"#, input: [1, 257, 257, 3], [1, 257, 257, 21]))
+    #expect(error.code == .modelInvalid && error.hint?.contains("output.background") == true)
+    let stated = try completed(
+      #"{ "like": "u2netp", "output": { "subject": 15 } }"#, input: [1, 257, 257, 3], [1, 257, 257, 21])
+    #expect(stated.output.subject == .channel(15))
+    let one = try completed(#"{ "like": "u2netp" }"#, input: [1, 3, 320, 320], [1, 1, 320, 320])
+    #expect(one.output.subject == .channel(0))
+  }
+
+  @Test func `what the model's input contradicts is refused before it is compiled`() throws {
+    let cases: [(String, ModelFacts.Shape, String)] = [
+      (#"{ "like": "u2netp", "input": { "width": 256 } }"#, [1, 3, 320, 320], "\"input.width\" is 256"),
+      (#"{ "like": "u2netp", "input": { "height": 256 } }"#, [1, 320, 320, 3], "\"input.height\" is 256"),
+      (#"{ "like": "u2netp", "input": { "layout": "nhwc" } }"#, [1, 3, 320, 320], "320 channels"),
+    ]
+    for (json, input, words) in cases {
+      let error = try #require(try refusal(json, input: input, [1, 1, 320, 320]), "\(json)")
+      #expect(error.code == .modelInvalid && error.message.contains(words), "\(error)")
+    }
+    // An open side takes any size.
+    let open = try completed(
+      #"{ "like": "u2netp", "input": { "width": 256, "height": 192 } }"#, input: [1, 3, nil, nil], [1, 1, nil, nil])
+    #expect(open.width == 256 && open.height == 192)
+  }
+
   @Test func `what cannot be read is asked for by name`() throws {
     let cases: [(String, ModelFacts, String)] = [
       (#"{ "input": { "std": [1, 1, 1] } }"#, ModelFacts(input: [1, 3, 9, 9], outputs: [[1, 1, 9, 9]]), "input.mean"),

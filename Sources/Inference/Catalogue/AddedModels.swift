@@ -83,6 +83,11 @@ public enum AddedModels {
         .modelInvalid, "\(file) does not end in .onnx, .tflite or .xml",
         hint: "ONNX, TFLite and OpenVINO IR files can be read")
     }
+    if let owner = ModelCatalogue.all.first(where: { $0.fileName == name + ends }) {
+      throw InferenceError(
+        .modelInvalid, "\(name + ends) is the file of the catalogue's model \"\(owner.name)\"",
+        hint: "choose another name")
+    }
     let digest = try FileDigest.ofFile(file)
     var recipe = try draft.completed(
       with: try Model.facts(ofFile: file, home: home), name: name, fileName: name + ends)

@@ -76,8 +76,11 @@ enum ModelFiles {
     var path = folder.hasPrefix("/") ? "" : "."
     for part in folder.split(separator: "/") {
       path += "/" + part
-      guard mkdir(path, 0o777) == 0 || errno == EEXIST || access(path, F_OK) == 0 else {
-        throw failure("cannot make the folder \(path)", errno)
+      guard mkdir(path, 0o777) != 0 else { continue }
+      // What stands already may be refused for other reasons, such as a file system that cannot be written to.
+      let number = errno
+      guard number == EEXIST || access(path, F_OK) == 0 else {
+        throw failure("cannot make the folder \(path)", number)
       }
     }
   }

@@ -107,6 +107,11 @@ public struct ModelStore: Sendable {
       throw InferenceError(
         .modelMissing, "model \(recipe.name): no address of its file is known", hint: recipe.note)
     }
+    if let mirror, mirror.contains(where: { $0 == "?" || $0 == "#" }) {
+      throw InferenceError(
+        .modelMissing, "model \(recipe.name): the mirror's address holds a query or a fragment",
+        hint: "files are fetched from MIRROR/FILE, so it names a folder")
+    }
     try ModelFiles.makeFolders(home.models)
     let path = home.models + "/" + recipe.fileName
     let lockPath = home.models + "/.\(recipe.fileName).lock"
@@ -139,8 +144,8 @@ public struct ModelStore: Sendable {
     try part.flush()
     let digest = try FileDigest.ofFile(part.path)
     do throws(InferenceError) {
-      try recipe.check(digest, of: url)
-      if !recipe.hasChecksum { try ModelPins(home).compare(digest, of: recipe, file: url) }
+      try recipe.check(digest, of: Self.shown(url))
+      if !recipe.hasChecksum { try ModelPins(home).compare(digest, of: recipe, file: Self.shown(url)) }
     } catch {
       part.remove()
       throw InferenceError(
@@ -218,7 +223,7 @@ public struct ModelStore: Sendable {
         // What is here does not go with what the server has: once more, from the beginning.
         guard !hasRestarted else {
           throw InferenceError(
-            .modelMissing, "model \(recipe.name): \(url) gave an answer that makes no sense",
+            .modelMissing, "model \(recipe.name): \(Self.shown(url)) gave an answer that makes no sense",
             hint: "another try from the beginning did not help; the server may be at fault")
         }
         hasRestarted = true
@@ -233,16 +238,23 @@ public struct ModelStore: Sendable {
         continue
       }
       guard part.size > 0 else {
-        throw InferenceError(.modelMissing, "model \(recipe.name): \(url) is empty")
+        throw InferenceError(.modelMissing, "model \(recipe.name): \(Self.shown(url)) is empty")
       }
       return
     }
   }
 
+  /// An address for messages: without the user and password that someone may have put into a mirror's.
+  private static func shown(_ url: String) -> String {
+    let start = url.firstRange(of: "://").map(\.upperBound) ?? url.startIndex
+    guard let at = url[start...].prefix(while: { $0 != "/" }).lastIndex(of: "@") else { return url }
+    return url[..<start] + "•••" + url[at...]
+  }
+
   private func interrupted(
     _ recipe: ModelRecipe, _ url: String, _ part: PartFile, _ total: Int?, _ reason: String
   ) -> InferenceError {
-    var message = "model \(recipe.name) could not be fetched from \(url): \(reason)"
+    var message = "model \(recipe.name) could not be fetched from \(Self.shown(url)): \(reason)"
     guard part.size > 0 else { return InferenceError(.modelMissing, message) }
     message += "; \(part.size) bytes" + (total.map { " of \($0)" } ?? "") + " are here"
     return InferenceError(.modelMissing, message, hint: "run it again to go on from there")

@@ -222,7 +222,8 @@ extension RecipeDraft {
     greys = greys ?? base.greys
     licence = licence ?? base.licence
     if !base.output.labels.isEmpty { labels = labels ?? base.output.labels }
-    if subject == nil, background == nil {
+    // What is one of one says nothing of a model with more channels, whose first may be the background.
+    if subject == nil, background == nil, base.output.channels > 1 {
       switch base.output.subject {
       case .channel(let channel): subject = channel
       case .allBut(let channel): background = channel
@@ -259,6 +260,21 @@ extension RecipeDraft {
         }
       }
       let sides = inputLayout == .nhwc ? (shape[2], shape[1]) : (shape[3], shape[2])
+      // Told before it is compiled: a model that is only asked for hard pictures is compiled late.
+      if let found = inputLayout == .nhwc ? shape[3] : shape[1], found != 3 {
+        throw InferenceError(
+          .modelInvalid,
+          "recipe of \(name): the model's input has \(found) channels where \(inputLayout ?? .nchw) "
+            + "has them; a picture has three", hint: "\"input.layout\" may be the other one")
+      }
+      if sizeRule == nil {
+        for (stated, side, field) in [(size.width, sides.0, "width"), (size.height, sides.1, "height")] {
+          guard let stated, let side, stated != side else { continue }
+          throw InferenceError(
+            .modelInvalid, "recipe of \(name): \"input.\(field)\" is \(stated), and the model's input has \(side)",
+            hint: "leave it out: it is read from the model")
+        }
+      }
       size = (size.width ?? sides.0, size.height ?? sides.1)
     }
     guard let inputWidth = size.width else { throw lacks("input.width", "the width of the model's input is open") }

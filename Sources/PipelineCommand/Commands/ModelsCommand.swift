@@ -251,7 +251,8 @@ enum ModelsCommand {
   }
 
   private static func read(_ path: String) throws(StageError) -> [UInt8] {
-    let descriptor = open(path, O_RDONLY | O_CLOEXEC)
+    // A pipe without a writer would hold up the open itself.
+    let descriptor = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK)
     guard descriptor >= 0 else {
       throw StageError("recipe", "cannot read \(path): \(String(cString: strerror(errno)))", kind: .environment)
     }
@@ -265,6 +266,9 @@ enum ModelsCommand {
       }
       if count == 0 { return result }
       result += piece[..<count]
+      guard result.count <= 1 << 20 else {
+        throw StageError("recipe", "\(path) is too large to be a recipe", kind: .environment)
+      }
     }
   }
 }
