@@ -90,9 +90,27 @@ enum Resampling {
     }
   }
 
+  /// Shrinks what has to shrink, and then enlarges the rest.
   static func filter(
     _ image: VipsRef, _ width: Int, _ height: Int, _ kernel: Kernel
   ) throws(ImagingError) -> VipsRef {
+    let small = try shrunk(image, min(image.width, width), min(image.height, height), kernel)
+    guard small.width != width || small.height != height else { return small }
+    // Not by `vips_resize`, which leaves what it enlarges half a pixel too far right and below. Middles of pixels lie at
+    // whole numbers; the interpolator `nearest` takes whole numbers for their upper left corners.
+    let scale = (Double(width) / Double(small.width), Double(height) / Double(small.height))
+    let offset = kernel == .nearest ? [-0.5, -0.5] : [(scale.0 - 1) / 2, (scale.1 - 1) / 2]
+    return try vips("resizing \(image.width)×\(image.height) to \(width)×\(height)") {
+      cvips_affine(
+        small.pointer, $0, [scale.0, 0, 0, scale.1], offset, Int32(width), Int32(height), kernel.interpolator,
+        VIPS_EXTEND_COPY)
+    }
+  }
+
+  private static func shrunk(
+    _ image: VipsRef, _ width: Int, _ height: Int, _ kernel: Kernel
+  ) throws(ImagingError) -> VipsRef {
+    guard image.width != width || image.height != height else { return image }
     let scaled = try vips("resizing \(image.width)×\(image.height) to \(width)×\(height)") {
       cvips_resize(
         image.pointer, $0, Double(width) / Double(image.width), Double(height) / Double(image.height), kernel.vips)
@@ -114,6 +132,15 @@ extension Kernel {
     case .cubic: VIPS_KERNEL_CUBIC
     case .linear: VIPS_KERNEL_LINEAR
     case .nearest: VIPS_KERNEL_NEAREST
+    }
+  }
+
+  /// What enlarges, as libvips pairs them.
+  fileprivate var interpolator: String {
+    switch self {
+    case .nearest: "nearest"
+    case .linear: "bilinear"
+    case .lanczos3, .lanczos2, .mitchell, .cubic: "bicubic"
     }
   }
 }

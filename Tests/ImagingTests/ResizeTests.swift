@@ -101,6 +101,52 @@ import Testing
     #expect(stride(from: 0, to: blurred.count, by: 4).allSatisfy { blurred[$0 + 3] == 0 || blurred[$0] == 255 })
   }
 
+  @Test("an enlarged ramp lies where it lay, on both axes and with every kernel", arguments: Kernel.allCases)
+  func enlargedInPlace(_ kernel: Kernel) throws {
+    // Ramps of 8 levels a pixel to the right and down: a pixel's middle at u has (u - 0.5) times as much.
+    let image = try Made.image(24, 20) { x, y in [UInt8(x * 8), UInt8(y * 8), 90] }
+    // Twice, by odd ratios, by a hair, and shrunk on one axis while the other grows.
+    for (width, height) in [(48, 40), (61, 53), (25, 21), (97, 10), (11, 77)] {
+      let result = try image.stretched(width: width, height: height, kernel: kernel).bytes()
+      var (across, down) = (0.0, 0.0)
+      // Half of each side around the middle, which no edge touches.
+      let (columns, rows) = (width / 4..<width - width / 4, height / 4..<height - height / 4)
+      for y in rows {
+        for x in columns {
+          let at = (y * width + x) * 3
+          across += Double(result[at]) / 8 - ((Double(x) + 0.5) * 24 / Double(width) - 0.5)
+          down += Double(result[at + 1]) / 8 - ((Double(y) + 0.5) * 20 / Double(height) - 0.5)
+        }
+      }
+      let count = Double(columns.count * rows.count)
+      // In pixels of the result. `nearest` takes whole pixels, and where it shrinks the upper left of several.
+      let shifts = (across / count * Double(width) / 24, down / count * Double(height) / 20)
+      let isExact = kernel != .nearest
+      if isExact || width > 24 { #expect(abs(shifts.0) < 0.12, "\(width): \(shifts.0) pixels to the left") }
+      if isExact || height > 20 { #expect(abs(shifts.1) < 0.12, "\(height): \(shifts.1) pixels up") }
+    }
+  }
+
+  @Test("what is enlarged is the same mirrored, and its edges go on")
+  func enlargedMirrored() throws {
+    let image = try Made.image(9, 7, bands: 4) { x, y in
+      [UInt8(x * 25), UInt8((x * 7 + y * 31) % 256), UInt8(y * 30), UInt8(255 - x * y)]
+    }
+    let turned = try Made.image(9, 7, bands: 4) { x, y in
+      let (x, y) = (8 - x, 6 - y)
+      return [UInt8(x * 25), UInt8((x * 7 + y * 31) % 256), UInt8(y * 30), UInt8(255 - x * y)]
+    }
+    for kernel in [Kernel.linear, .lanczos3] {
+      let plain = try image.stretched(width: 31, height: 40, kernel: kernel).bytes()
+      let other = try turned.stretched(width: 31, height: 40, kernel: kernel).bytes()
+      let pixels = 31 * 40
+      let mirrored = (0..<pixels).flatMap { at in other[(pixels - 1 - at) * 4..<(pixels - at) * 4] }
+      #expect(maxDifference(plain, mirrored) <= 2)
+    }
+    let flat = try Made.image(1, 1) { _, _ in [200, 100, 50] }
+    #expect(try flat.stretched(width: 40, height: 3).bytes() == (0..<120).flatMap { _ in [200, 100, 50] as [UInt8] })
+  }
+
   @Test("nearest repeats pixels and makes no new ones")
   func nearest() throws {
     let image = try Made.image(3, 2) { x, y in [UInt8(x * 100), UInt8(y * 200), 7] }

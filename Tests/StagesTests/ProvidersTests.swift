@@ -15,11 +15,14 @@ import Testing
   private final class Scripted: Segmenter {
     let name: String
     let calls = Mutex(0)
+    /// Of its mask's one pixel.
+    private let level: UInt8
     private let answer: @Sendable () throws(StageError) -> Double?
 
     /// - Parameter answer: the score of its mask; nil for nothing found.
-    init(_ name: String, _ answer: @escaping @Sendable () throws(StageError) -> Double?) {
+    init(_ name: String, level: UInt8 = 255, _ answer: @escaping @Sendable () throws(StageError) -> Double?) {
       self.name = name
+      self.level = level
       self.answer = answer
     }
 
@@ -27,7 +30,7 @@ import Testing
       calls.withLock { $0 += 1 }
       guard let score = try answer() else { return nil }
       let matte = try StageError.imaging { () throws(ImagingError) in
-        try Image(width: 1, height: 1, bands: 1, bytes: [255])
+        try Image(width: 1, height: 1, bands: 1, bytes: [level])
       }
       return FoundMatte(
         pixels: .image(matte),
@@ -107,6 +110,31 @@ import Testing
   }
 
   // MARK: What is left in the end
+
+  /// What the stage makes of a picture of one pixel, and the mask it is told, of one too.
+  private func outcome(_ level: UInt8, _ settings: String, journal: ItemJournal = ItemJournal()) throws -> Outcome {
+    let one = Scripted("a", level: level) { () throws(StageError) in 0.9 }
+    let stage = Segment(
+      try StageBench.settings(Segment.self, "{ \"stage\": \"segment\"\(settings) }"),
+      providers: ProviderChain([(one, nil)], minScore: nil))
+    return try stage.process(bench.item(Pictures.solid(1, 1, 1, 2, 3)), in: bench.context("segment", journal: journal))
+  }
+
+  @Test func aMaskThatIsBlackAtThePicturesSizeFoundNothing() throws {
+    let error = #expect(throws: StageError.self) { try outcome(0, "") }
+    #expect(error?.code == "nothing-found")
+    for (choice, level) in [("keep", UInt8(255)), ("clear", 0)] {
+      let journal = ItemJournal()
+      guard case .next(let item) = try outcome(0, ", \"onEmpty\": \"\(choice)\"", journal: journal) else {
+        throw StageError("test", "the stage did not pass the item on")
+      }
+      #expect(try item.matte?.bytes() == [level])
+      #expect(journal.warningCodes == ["nothing-found"])
+    }
+    // The faintest mask is one.
+    guard case .next(let item) = try outcome(1, "") else { throw StageError("test", "a faint mask was dropped") }
+    #expect(try item.matte?.bytes() == [1])
+  }
 
   @Test func theBestMaskIsKept() throws {
     let all: Set<Trouble> = [.lowScore]

@@ -124,7 +124,11 @@ public struct Segment: Stage {
   private let name: String?
 
   public init(_ settings: Settings, resources: StageResources) throws(StageError) {
-    providers = try ProviderChain(settings, resources: resources)
+    self.init(settings, providers: try ProviderChain(settings, resources: resources))
+  }
+
+  init(_ settings: Settings, providers: ProviderChain) {
+    self.providers = providers
     otherwise = settings[Self.otherwise]
     reviewCopy = settings[ReviewCopy.field].map { ReviewCopy(template: $0[ReviewCopy.to]) }
     onEmpty = settings[Self.onEmpty]
@@ -145,12 +149,7 @@ public struct Segment: Stage {
         found = nil
       } else {
         switch otherwise {
-        case .review:
-          guard let reviewCopy else {
-            throw StageError("internal-fault", "segment has no folder for what is to be reviewed", kind: .job)
-          }
-          let path = try reviewCopy.put(item, in: context)
-          return .review(reason: "\(shortfall.reason); copied to \(path.printable)")
+        case .review: return try reviewed(item, shortfall.reason, context)
         case .fail: throw shortfall.failure
         case nil:
           guard let best = shortfall.best else { throw shortfall.failure }
@@ -161,11 +160,16 @@ public struct Segment: Stage {
     }
     var mattes = item.mattes
     let whole: Image
-    if let found {
-      let made = try finish.mattes(of: found, over: picture)
+    // What a model is unsure of, or sees in less than a pixel, may be gone from the mask at the picture's size.
+    if let made = try found.map({ (found) throws(StageError) in try finish.mattes(of: found, over: picture) }),
+      try !Self.isBlack(made.whole)
+    {
       whole = made.whole
       for (name, matte) in made.named { mattes[name] = try adjustment.applied(to: matte, in: context) }
     } else {
+      if found != nil, onEmpty == .fail, otherwise == .review {
+        return try reviewed(item, Self.nothingFound.message, context)
+      }
       whole = try emptyMatte(for: picture, context)
     }
     let matte = try adjustment.applied(to: whole, in: context)
@@ -185,6 +189,18 @@ public struct Segment: Stage {
   static let nothingFound = StageError(
     "nothing-found", "the model found no subject in the picture",
     hint: "\"onEmpty\": \"keep\" or \"clear\" would go on")
+
+  private static func isBlack(_ matte: Image) throws(StageError) -> Bool {
+    try StageError.imaging { () throws(ImagingError) in try matte.withPixels { $0.allSatisfy { $0 == 0 } } }
+  }
+
+  private func reviewed(_ item: Item, _ reason: String, _ context: StageContext) throws(StageError) -> Outcome {
+    guard let reviewCopy else {
+      throw StageError("internal-fault", "segment has no folder for what is to be reviewed", kind: .job)
+    }
+    let path = try reviewCopy.put(item, in: context)
+    return .review(reason: "\(reason); copied to \(path.printable)")
+  }
 
   private func emptyMatte(for picture: Image, _ context: StageContext) throws(StageError) -> Image {
     let level: UInt8
