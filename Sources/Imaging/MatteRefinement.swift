@@ -15,7 +15,7 @@ import Glibc
 ///    explains little (subject and background are of like colours) the matte stays as step 1 left it.
 ///
 /// Work is done at about the model's size, and at full size only where the matte is neither 0 nor 1. On one core of a
-/// 2021 server a 12-megapixel photo takes about 0.1 s, half of it for reading the picture once.
+/// busy two-core machine a 12-megapixel photo under a map of 320 × 320 takes 50 ms, half of it at the model's size.
 public struct MatteRefinement: Sendable, Hashable {
   /// How a map's greys are spread over black and white.
   public struct Levels: Sendable, Hashable {
