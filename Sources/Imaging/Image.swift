@@ -334,8 +334,11 @@ public final class Image: Sendable {
 
   private func withoutOpaqueAlpha() throws(ImagingError) -> Image { try isOpaque() ? withoutAlpha() : self }
 
-  static func white(_ width: Int, _ height: Int) throws(ImagingError) -> Image {
-    let one = try Image(width: 1, height: 1, bands: 1, bytes: [255])
+  static func white(_ width: Int, _ height: Int) throws(ImagingError) -> Image { try mask(255, width, height) }
+
+  /// A mask of one level all over, 1 band of 8 bits; it takes no memory however large.
+  public static func mask(_ level: UInt8, _ width: Int, _ height: Int) throws(ImagingError) -> Image {
+    let one = try Image(width: 1, height: 1, bands: 1, bytes: [level])
     return Image(
       adopting: try vips("filling") { cvips_embed_copy(one.ref.pointer, $0, 0, 0, Int32(width), Int32(height)) },
       lazyFrom: nil)

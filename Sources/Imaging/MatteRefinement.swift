@@ -61,7 +61,7 @@ public struct MatteRefinement: Sendable, Hashable {
     let bytes = try colours.withPixels { raw -> [UInt8] in
       let pixels = raw.bindMemory(to: UInt8.self)
       return [UInt8](unsafeUninitializedCapacity: width * height) { out, count in
-        refined(map, pixels, width: width, height: height).render(pixels, width: width, height: height, into: out)
+        refined(map, pixels, width: width, height: height).draw(pixels, width: width, height: height, into: out)
         count = width * height
       }
     }
@@ -337,14 +337,48 @@ struct RefinedMatte {
     return min(max((value - margin) / width, 0), 1)
   }
 
-  /// Draws the matte at the picture's size. The base is interpolated cubically (Catmull–Rom), so that contours have no
+  /// Draws the matte at the picture's size.
+  func draw(
+    _ pixels: UnsafeBufferPointer<UInt8>, width: Int, height: Int, into out: UnsafeMutableBufferPointer<UInt8>
+  ) {
+    // Spread levels of a map about as fine as the picture pass from black to white within a pixel: drawn at its centre
+    // alone, edges would have steps.
+    guard edges == nil, case .spread = tone, width < 2 * base.width, height < 2 * base.height else {
+      return render(pixels, width: width, height: height, into: out)
+    }
+    let finer = 3
+    // Some rows at a time, so that the finer picture is never held whole.
+    let band = 32
+    withUnsafeTemporaryAllocation(of: UInt8.self, capacity: width * finer * band * finer) { fine in
+      for top in stride(from: 0, to: height, by: band) {
+        let rows = top..<min(top + band, height)
+        render(
+          pixels, width: width * finer, height: height * finer, rows: rows.lowerBound * finer..<rows.upperBound * finer,
+          into: fine)
+        for y in rows {
+          for x in 0..<width {
+            var sum = 0
+            for row in 0..<finer {
+              let start = ((y - top) * finer + row) * width * finer + x * finer
+              for part in start..<start + finer { sum += Int(fine[part]) }
+            }
+            out[y * width + x] = UInt8((sum + finer * finer / 2) / (finer * finer))
+          }
+        }
+      }
+    }
+  }
+
+  /// Draws some rows of the matte. The base is interpolated cubically (Catmull–Rom), so that contours have no
   /// kinks where its cells meet; lines are interpolated linearly.
   ///
   /// A row is drawn in runs of pixels that lie between the same cells. Most runs are black or white whatever the weights,
   /// which four cells tell for all of their pixels.
-  func render(
-    _ pixels: UnsafeBufferPointer<UInt8>, width: Int, height: Int, into out: UnsafeMutableBufferPointer<UInt8>
+  private func render(
+    _ pixels: UnsafeBufferPointer<UInt8>, width: Int, height: Int, rows drawn: Range<Int>? = nil,
+    into out: UnsafeMutableBufferPointer<UInt8>
   ) {
+    let drawn = drawn ?? 0..<height
     // Without edges there is one cell, of no share.
     let share = edges?.share ?? FloatPlane(width: 1, height: 1)
     let across = (0..<width).map { CubicTap($0, from: base.width, to: width) }
@@ -355,14 +389,15 @@ struct RefinedMatte {
       let baseRow = UnsafeMutableBufferPointer(rebasing: rows[..<base.width])
       let shareRow = UnsafeMutableBufferPointer(rebasing: rows[base.width...])
       (edges?.lines ?? []).withUnsafeBufferPointer { lines in
-        for y in 0..<height {
+        for y in drawn {
           let down = LinearTap(y, from: share.height, to: height)
           base.sample(CubicTap(y, from: base.height, to: height), into: baseRow)
           share.sample(down, into: shareRow)
           func line(_ column: Int) -> SIMD4<Float> {
             down.value(lines[down.low * share.width + column], lines[down.high * share.width + column])
           }
-          let row = UnsafeMutableBufferPointer(rebasing: out[y * width..<(y + 1) * width])
+          let start = (y - drawn.lowerBound) * width
+          let row = UnsafeMutableBufferPointer(rebasing: out[start..<start + width])
           for run in runs {
             let cells = SIMD4(
               baseRow[run.cells.0], baseRow[run.cells.1], baseRow[run.cells.2], baseRow[run.cells.3])

@@ -220,7 +220,6 @@ extension RecipeDraft {
     normalisation = normalisation ?? base.normalisation
     emptyBelow = emptyBelow ?? base.emptyBelow
     greys = greys ?? base.greys
-    licence = licence ?? base.licence
     if !base.output.labels.isEmpty { labels = labels ?? base.output.labels }
     // What is one of one says nothing of a model with more channels, whose first may be the background.
     if subject == nil, background == nil, base.output.channels > 1 {

@@ -96,7 +96,16 @@ struct MatteFinish: Sendable {
       let whole = try matte(first, model, over: picture)
       var named: [(name: String, matte: Image)] = []
       for map in maps.dropFirst() {
-        guard let name = map.name, case .map = map.map else { continue }
+        guard let name = map.name else { continue }
+        // A class that was asked for and is not in the picture has a mask too, a black one: a later stage that takes it
+        // up must not fail for it.
+        guard case .map = map.map else {
+          let black = try StageError.imaging { () throws(ImagingError) in
+            try Image.mask(0, picture.width, picture.height)
+          }
+          named.append((name, black))
+          continue
+        }
         named.append((name, try matte(map, model, over: picture)))
       }
       return (whole, named)
