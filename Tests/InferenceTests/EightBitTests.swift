@@ -12,14 +12,16 @@ private let hasModel = (try? home.locateRuntime()) != nil && file != nil
 
 @Suite struct EightBitTests {
   /// An ONNX model of one node, written by hand: `Conv` of `x` with `w`, 2×1×1×1 floats of 3 and −5, gives `y`.
-  private let model: [UInt8] = {
+  private let model = written(weightSides: [8, 2, 8, 1, 8, 1, 8, 1])
+
+  private static func written(weightSides: [UInt8]) -> [UInt8] {
     func field(_ number: UInt8, _ body: [UInt8]) -> [UInt8] { [number << 3 | 2, UInt8(body.count)] + body }
     func text(_ number: UInt8, _ text: String) -> [UInt8] { field(number, Array(text.utf8)) }
     let node = text(1, "x") + text(1, "w") + text(2, "y") + text(3, "Conv_7") + text(4, "Conv")
-    let weights: [UInt8] =
-      [8, 2, 8, 1, 8, 1, 8, 1, 16, 1] + text(8, "w") + field(9, [0, 0, 0x40, 0x40, 0, 0, 0xA0, 0xC0])
+    let weights =
+      weightSides + [16, 1] + text(8, "w") + field(9, [0, 0, 0x40, 0x40, 0, 0, 0xA0, 0xC0])
     return [8, 6] + field(7, field(1, node) + text(2, "graph") + field(5, weights))
-  }()
+  }
 
   private func position(of text: String, in bytes: [UInt8]) -> Int? {
     let wanted = Array(text.utf8)
@@ -62,6 +64,15 @@ private let hasModel = (try? home.locateRuntime()) != nil && file != nil
         _ = EightBitModel.quantised(changed, calibration)
       }
     }
+  }
+
+  @Test func `weights of more bytes than numbers hold are refused`() {
+    let calibration = EightBitModel.Calibration(sha256: "", highest: ["y": 6], exact: [])
+    #expect(EightBitModel.quantised(Self.written(weightSides: [8, 2]), calibration) != nil)
+    // 2²⁰ × 2²⁰ × 2²⁰ × 2 floats have 2⁶³ bytes.
+    let side: [UInt8] = [8, 0x80, 0x80, 0x40]
+    let model = Self.written(weightSides: side + side + side + [8, 2])
+    #expect(EightBitModel.quantised(model, calibration) == nil)
   }
 
   @Test(.enabled(if: hasModel, "needs the OpenVINO runtime and u2netp: make provision"))

@@ -106,6 +106,15 @@ import Testing
     #expect(try refusal(far, input: [1, 3, 9, 9], [1, 1, 9, 9])?.message.contains("output.index") == true)
   }
 
+  @Test func `what a file says of its sides and channels has bounds`() throws {
+    let far = 1 << 40
+    #expect(
+      try refusal(plain, input: [1, 3, far, far], [1, far])?.message.contains("a side may have 8192") == true)
+    #expect(try refusal(plain, input: [1, 3, 9, 9], [1, far, far])?.message.contains("a side may have 8192") == true)
+    #expect(
+      try refusal(plain, input: [1, 3, 9, 9], [1, 81 * 4097])?.message.contains("there may be 4096 channels") == true)
+  }
+
   @Test func `like takes a catalogue model's values, not its size`() throws {
     let recipe = try completed(#"{ "like": "u2netp" }"#, input: [1, 3, 512, 512], [1, 1, 512, 512])
     #expect(recipe.width == 512 && recipe.mean == [0.485, 0.456, 0.406] && recipe.scaling == .maximum)
