@@ -46,10 +46,12 @@ private let needsModel: Comment = "needs the OpenVINO runtime and u2netp: make p
 
   // MARK: What comes out
 
-  @Test("a cut-out keeps every colour and has the mask as alpha", .enabled(if: segmentModelIsInstalled, needsModel))
+  @Test(
+    "without decontaminate a cut-out keeps every colour, and it has the mask as alpha",
+    .enabled(if: segmentModelIsInstalled, needsModel))
   func cutout() throws {
     let picture = try Self.ball()
-    let item = try segment(picture)
+    let item = try segment(picture, #""decontaminate": false"#)
     let result = try item.image()
     let matte = try #require(item.matte)
     #expect(result.bands == 4 && result.width == 240 && result.height == 180)

@@ -56,8 +56,8 @@ extension Segment {
     absent: .automatic, defaultText: .string("auto"),
     help:
       "whether the mask follows the picture's edges at full size, which shows hair and soft edges where subject and "
-      + "background differ in colour; false gives the model's mask enlarged, as rembg has it; costs some 5 ms a megapixel"
-      + " and 20 ms a picture"
+      + "background differ in colour; false gives the model's mask enlarged, as rembg has it; costs some 3 ms a megapixel"
+      + " and 15 ms a picture"
   ) { node, _ in
     if let isOn = node.boolValue { return isOn ? .edges : .off }
     return node.stringValue == "levels" ? .levels : .automatic
