@@ -112,9 +112,7 @@ public struct Matte: Stage {
 
   private func cutOut(_ item: Item, _ picture: Image, _ matte: Image) throws(ImagingError) -> Image {
     // Transparency that the photo itself brought along stays.
-    if let original = item.original {
-      return try (decontaminates ? original.withForegroundColours(under: matte) : original).multipliedAlpha(by: matte)
-    }
+    if let original = item.original { return try original.cutOut(by: matte, cleaningColours: decontaminates) }
     guard picture.bands >= 3 else {
       throw ImagingError(
         .geometry, "the picture is a mask, and the photo it was made from is not at hand",
