@@ -208,16 +208,23 @@ public final class JobRun: Sendable {
     // After a crash at the end, or in a run that is being stopped, all that is left to do is to tell.
     let isAllDone = past?.isAtEnd ?? false
     let isStopped = past != nil && state.withLock { $0.pendingStop != nil }
-    let stages = plan.workCount > 0 && !isAllDone && !isStopped ? try makeStages(workCount: plan.workCount) : []
+    let preparing = ContinuousClock.now
+    let made =
+      plan.workCount > 0 && !isAllDone && !isStopped
+      ? try makeStages(workCount: plan.workCount, within: job.deadline.map { .seconds($0) }) : []
+    let stages = made ?? []
     let (journal, launcher, canTakeUp, replaced) = state.withLock {
       ($0.journal, $0.launcher, $0.canTakeUp, $0.replacedInputs)
     }
     let stopsOnFailure = options.failFast || job.onError == .stop
+    // Of libvips and of the lanes.
+    let threads = workers * 4 + 16
     let executor = Executor(
       stages: stages,
       configuration: .init(
-        computeWorkers: workers, memoryLimit: job.memoryLimit ?? Machine.memory / 2,
-        itemDeadline: .seconds(job.itemDeadline), deadline: job.deadline.map { .seconds($0) },
+        computeWorkers: workers, memoryLimit: job.memoryLimit ?? Machine.memoryForPictures(threads: threads),
+        memoryBound: MachineLimits.read().bound(forThreads: threads),
+        itemDeadline: .seconds(job.itemDeadline), deadline: job.deadline.map { .seconds($0) - (.now - preparing) },
         graceTime: .seconds(job.graceTime), stopsOnFailure: stopsOnFailure),
       itemCount: plan.inputs.count, run: values, protected: plan.protected,
       claims: claims, journal: journal, past: past.map { Self.past($0) }, launcher: launcher,
@@ -238,6 +245,7 @@ public final class JobRun: Sendable {
       return state.pendingStop
     }
     if let pending { executor.stop(pending) }
+    if made == nil { executor.stop(.deadline) }
     if stopsOnFailure, let past, past.counts[.failed] > 0 { executor.stop(.failure) }
     let begin = ContinuousClock.now
     journal?.begin()
@@ -350,6 +358,23 @@ public final class JobRun: Sendable {
   }
 
   private static func rounded(_ seconds: Double) -> Double { (seconds * 1000).rounded() / 1000 }
+
+  /// Makes the stages within the run's deadline, which a model that is fetched may use up.
+  ///
+  /// - Returns: nil when the time was over before they were ready. What is still busy with them is left behind.
+  private func makeStages(workCount: Int, within limit: Duration?) throws(StageError) -> [ExecutableStage]? {
+    guard let limit else { return try makeStages(workCount: workCount) }
+    let result = Mutexed<Result<[ExecutableStage], StageError>?>(nil)
+    let done = DispatchSemaphore(value: 0)
+    DispatchQueue(label: "pipeline.start").async { [self] in
+      let made: Result<[ExecutableStage], StageError>
+      do throws(StageError) { made = .success(try makeStages(workCount: workCount)) } catch { made = .failure(error) }
+      result.value.withLock { $0 = made }
+      done.signal()
+    }
+    _ = done.wait(timeout: .now() + limit / .seconds(1))
+    return try result.value.withLock { $0 }?.get()
+  }
 
   func makeStages(workCount: Int) throws(StageError) -> [ExecutableStage] {
     Machine.boundAllocator(workers: workers)

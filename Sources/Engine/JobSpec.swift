@@ -104,7 +104,7 @@ public enum JobSpec {
     static let memory = Field<Int?>.integer(
       "memory", in: 16_777_216...1_000_000_000_000_000, unit: "bytes",
       help:
-        "estimated bytes that items in flight may hold together; half of the machine's memory when absent. An item that alone asks for more runs alone"
+        "estimated bytes that items in flight may hold together; when absent, half of what is free under the limits of machine, control group and `ulimit -v`. An item that alone asks for more runs alone"
     )
     static let results = Field<Int>.integer(
       "results", in: 0...1_000_000_000_000_000, default: 2_147_483_648, unit: "bytes",

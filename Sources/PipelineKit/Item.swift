@@ -68,6 +68,8 @@ public struct Item: Sendable {
   public private(set) var mattes: [String: Image] = [:]
   /// SHA-256 of the bytes the picture was read from, 64 hex digits, where the job names it; stays when pixels go.
   public private(set) var sourceHash: String?
+  /// The file that the picture was read from, as it was then; stays when pixels go.
+  public private(set) var sourceStamp: SourceStamp?
   /// The encoded result; gone as soon as the picture changes.
   public private(set) var encoded: Encoded?
 
@@ -100,6 +102,7 @@ public struct Item: Sendable {
   public func with(source: EncodedPicture) -> Item {
     var copy = self
     copy.picture = .encoded(source)
+    copy.sourceStamp = source.sourceStamp
     copy.encoded = nil
     return copy
   }

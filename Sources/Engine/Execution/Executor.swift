@@ -61,6 +61,8 @@ final class Executor: Sendable {
     var storageWorkers = 4
     var networkWorkers = 4
     var memoryLimit: Int
+    /// What no picture can have, not even alone, and what sets it; nil where there is swap, or the machine, to give way.
+    var memoryBound: MachineLimits.Memory?
     var itemDeadline: Duration
     var deadline: Duration?
     var graceTime: Duration
@@ -410,9 +412,23 @@ final class Executor: Sendable {
     let snapshot = progress
     // Settled before asking: once it waits, another thread may take the item up at any moment.
     guard claim.commit({ run.progress.withLock { $0 = snapshot } }), claim.settle() else { return false }
+    if let bound = configuration.memoryBound, bytes > bound.bytes {
+      let label = stages[min(progress.stage, stages.count - 1)].label
+      conclude(run, .failed, error: Self.tooLarge(bytes, bound), stage: label)
+      return false
+    }
     guard budget.reserve(bytes, for: run) else { return false }
     resume([run])
     return false
+  }
+
+  private static func tooLarge(_ bytes: Int, _ bound: MachineLimits.Memory) -> StageError {
+    func text(_ bytes: Int) -> String { "\((bytes + 1 << 19) >> 20) MiB" }
+    return StageError(
+      "memory",
+      "the picture takes about \(text(bytes)) of memory in this chain, and this process can have \(text(bound.bytes)) "
+        + "at most, by \(bound.source)",
+      kind: .temporary, hint: "allow the process more memory, or take another format or a smaller size")
   }
 
   /// Puts items that were given memory back on their lanes; those that ended meanwhile give it back.
@@ -438,6 +454,7 @@ final class Executor: Sendable {
     var peak = 0
     // The other decoders hold the whole picture, however small it becomes.
     let streamed: [PictureFormat] = [.jpeg, .png, .tiff]
+    let decoder = source.header.decoderBytes
     let space = source.options.space.depth
     let isDeep = space == .sixteen || space == .source && source.header.bitsPerSample > 8
     let frames = source.isAnimation ? source.header.frames : 1
@@ -453,7 +470,7 @@ final class Executor: Sendable {
       let work = stage.plan.workingBytes(result.0, result.1) * (isDeep ? 2 : 1)
       // Of an animation a stage holds all frames as they were until it has made all anew.
       let copies = frames > 1 ? 2 * frames : 1
-      peak = max(peak, pixels * copies + work * (stage.plan.frames == .together ? frames : 1))
+      peak = max(peak, (index == 0 ? decoder : 0) + pixels * copies + work * (stage.plan.frames == .together ? frames : 1))
       (width, height) = result
     }
     return peak + source.bytes.count

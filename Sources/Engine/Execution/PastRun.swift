@@ -93,7 +93,7 @@ public struct PastRun: Sendable {
   /// Whether an item has ended before the crash.
   public func hasEnded(_ index: Int) -> Bool { if case .ended = journal[index] { true } else { false } }
 
-  func input(at index: Int) -> PathBytes { file.inputs[index].path }
+  func input(at index: Int) -> PathBytes { file.inputs.path(at: index) }
 
   var identity: RunIdentity {
     var identity = file.identity

@@ -11,9 +11,10 @@ public struct Planner {
   private var matcher: InputMatcher
   private var resolver = FolderResolver()
   private var plan = RunPlan()
-  /// Output path hash → item, to find outputs that are the same. Paths are rendered again to make sure.
-  private var outputs: [Int: (item: Int, output: Int)] = [:]
-  private var foldedOutputs: [Int: (item: Int, output: Int)] = [:]
+  /// Output path hash → its number, to find outputs that are the same. Paths are rendered again to make sure. The number
+  /// counts the outputs of all items, as many for each as there are templates.
+  private var outputs: [Int: Int] = [:]
+  private var foldedOutputs: [Int: Int] = [:]
   private let names: OutputNames
   private let history: RunHistory?
   /// What the history says of each item; empty without one.
@@ -90,7 +91,7 @@ public struct Planner {
 
   private mutating func readInputs() throws(InputError) {
     var skipped = SkipTally()
-    var inputs: [InputItem] = []
+    var inputs = InputList()
     // A broken link may lead to a folder that this run makes.
     var links: [PathBytes] = []
     func note(_ skip: SkippedInput) {
@@ -103,6 +104,7 @@ public struct Planner {
       links += cursor.linkedFolders
     }
     for link in links { matcher.add(link: link, resolver: &resolver) }
+    inputs.finish()
     plan.inputs = inputs
     switch job.input {
     // A walk meets no file twice.
@@ -117,6 +119,8 @@ public struct Planner {
     guard !writers.isEmpty else { return }
     let stateFolder = (history?.ledger.folder.path).map { resolver.resolve($0) }
     plan.protected = Self.protectedPaths(of: job, inputs: plan.inputs, resolver: &resolver)
+    outputs.reserveCapacity(plan.inputs.count * writers.count)
+    foldedOutputs.reserveCapacity(plan.inputs.count * writers.count)
     for index in plan.inputs.indices {
       let identity = plan.identity(of: plan.inputs[index])
       var existing: [Bool] = []
@@ -185,12 +189,12 @@ public struct Planner {
   }
 
   /// What no output of a job with these inputs may replace.
-  static func protectedPaths(of job: Job, inputs: [InputItem], resolver: inout FolderResolver) -> ProtectedPaths {
+  static func protectedPaths(of job: Job, inputs: InputList, resolver: inout FolderResolver) -> ProtectedPaths {
     let writers = job.stages.filter { !$0.plan.outputs.isEmpty || !$0.plan.copies.isEmpty }
     guard !writers.isEmpty else { return ProtectedPaths() }
     let mayReplace = writers.allSatisfy(\.plan.mayReplaceInputs)
     return ProtectedPaths(
-      inputs: inputs[..<(mayReplace ? 0 : inputs.count)].lazy.map(\.path), others: otherFiles(of: job),
+      inputs: (0..<(mayReplace ? 0 : inputs.count)).lazy.map { inputs.path(at: $0) }, others: otherFiles(of: job),
       resolver: &resolver)
   }
 
@@ -211,17 +215,18 @@ public struct Planner {
   }
 
   private mutating func prove(_ path: PathBytes, item: Int, output: Int) {
-    if let first = outputs.updateValue((item, output), forKey: path.hashValue) {
+    let number = item * names.writers.count + output
+    if let first = outputs.updateValue(number, forKey: path.hashValue) {
       outputs[path.hashValue] = first
       if self.path(first) == path {
         refuse(
-          "output-collision", "\(name(first.item)) and \(name(item)) would both be written to \(path.printable)",
+          "output-collision", "\(name(first / names.writers.count)) and \(name(item)) would both be written to \(path.printable)",
           names.writers[output], hint: "make the names differ, with ${item.dir} or ${item.index}")
         return
       }
     }
     let folded = NameFolding.folded(path)
-    if let first = foldedOutputs.updateValue((item, output), forKey: folded.hashValue) {
+    if let first = foldedOutputs.updateValue(number, forKey: folded.hashValue) {
       foldedOutputs[folded.hashValue] = first
       if let other = self.path(first), NameFolding.folded(other) == folded {
         refuse(
@@ -233,9 +238,10 @@ public struct Planner {
     }
   }
 
-  private mutating func path(_ place: (item: Int, output: Int)) -> PathBytes? {
-    ((try? names.path(place.output, for: plan.identity(of: plan.inputs[place.item]))) ?? nil)
-      .map { resolver.resolve($0) }
+  /// Where an output goes, by its number.
+  private mutating func path(_ number: Int) -> PathBytes? {
+    let (item, output) = number.quotientAndRemainder(dividingBy: names.writers.count)
+    return ((try? names.path(output, for: plan.identity(of: plan.inputs[item]))) ?? nil).map { resolver.resolve($0) }
   }
 
   /// What the job reads besides its inputs, with the words for it.

@@ -13,11 +13,12 @@ public struct RunPlan: Sendable {
   /// Why an item is not worked on.
   public enum Decision: Sendable, Hashable {
     case skip(String)
-    case fail(StageError, stage: String)
+    // Apart, since most decisions of a long run are skips.
+    indirect case fail(StageError, stage: String)
   }
 
   /// The inputs, in order.
-  public internal(set) var inputs: [InputItem] = []
+  public internal(set) var inputs = InputList()
   /// Only for items that are not simply worked on, by index.
   public internal(set) var decisions: [Int: Decision] = [:]
   /// Why items are worked on, by index; only where this was asked for.

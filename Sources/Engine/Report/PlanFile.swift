@@ -16,7 +16,7 @@ struct PlanFile {
   var baseFolder: PathBytes
   /// Where the report goes; absolute.
   var reportPath: PathBytes?
-  var inputs: [InputItem] = []
+  var inputs = InputList()
   var decisions: [Int: RunPlan.Decision] = [:]
 
   // MARK: Writing
@@ -46,6 +46,7 @@ struct PlanFile {
       writer.put(input.relativeDirectory.bytes)
       writer.put(UInt64(input.declaration))
       writer.put(UInt64(input.line ?? 0))
+      writer.put(UInt64(input.index))
       writer.put(UInt64(input.columns.count))
       for (key, value) in input.columns {
         writer.put(key)
@@ -119,9 +120,9 @@ struct PlanFile {
     self.jobFile = jobFile
     self.baseFolder = PathBytes(bytes: baseFolder)
     reportPath = report.map { PathBytes(display: $0) }
-    for index in 0..<count {
+    for _ in 0..<count {
       guard let path = reader.bytes(), let name = reader.bytes(), let suffix = reader.number(),
-        let directory = reader.bytes(), let declaration = reader.number(), let line = reader.number(),
+        let directory = reader.bytes(), let declaration = reader.number(), let line = reader.number(), let index = reader.number(),
         let columnCount = reader.number(), suffix <= path.count
       else { return nil }
       var columns: [String: String] = [:]
@@ -135,6 +136,7 @@ struct PlanFile {
           relativeDirectory: PathBytes(bytes: directory), index: Int(index), columns: columns,
           declaration: Int(declaration), line: line == 0 ? nil : Int(line)))
     }
+    inputs.finish()
     guard let decisionCount = reader.number() else { return nil }
     for _ in 0..<decisionCount {
       guard let index = reader.number(), let stage = reader.optionalText(), let text = reader.bytes() else {

@@ -59,10 +59,19 @@ enum DoctorCommand {
   }
 
   private static func machine() -> [Check] {
-    [
+    let limits = MachineLimits.read()
+    func number(_ count: Double) -> String {
+      count == count.rounded() ? "\(Int(count))" : "\((count * 100).rounded() / 100)"
+    }
+    let processors = limits.processors.map { "\(number($0.count)) by \($0.source)" }
+    let memory = limits.memory.map { "\(Wording.bytes($0.bytes)) by \($0.source)" }
+    return [
       Check(name: "pipeline", state: .ok, detail: ProgramVersion.text),
-      Check(name: "processors", state: .ok, detail: "\(Machine.processors)"),
-      Check(name: "memory", state: .ok, detail: Wording.bytes(Machine.memory)),
+      Check(
+        name: "processors", state: .ok, detail: "\(limits.processorCount): " + processors.joined(separator: ", ")),
+      Check(
+        name: "memory", state: .ok,
+        detail: "\(Wording.bytes(limits.memoryBytes)): " + memory.joined(separator: ", ")),
     ]
   }
 

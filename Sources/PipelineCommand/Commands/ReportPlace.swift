@@ -8,7 +8,7 @@ enum ReportPlace {
   /// - Throws: `report-place` of class environment: the folder is missing or not writable, or something is there that
   ///   must not be replaced.
   static func check(
-    _ text: String, jobFile: String, job: Job, inputs: [InputItem], tag: String
+    _ text: String, jobFile: String, job: Job, inputs: InputList, tag: String
   ) throws(StageError) -> PathBytes {
     let written = PathBytes(text)
     guard let current = written.isAbsolute ? PathBytes("/") : PathBytes.currentFolder else {
