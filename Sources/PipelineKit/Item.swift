@@ -62,6 +62,8 @@ public struct Item: Sendable {
   public private(set) var mattes: [String: Image] = [:]
   /// SHA-256 of the bytes the picture was read from, 64 hex digits, where the job names it; stays when pixels go.
   public private(set) var sourceHash: String?
+  /// What the input's header says, once it was opened; stays when pixels go.
+  public private(set) var sourceHeader: PictureHeader?
   /// The encoded result; gone as soon as the picture changes.
   public private(set) var encoded: Encoded?
 
@@ -94,6 +96,7 @@ public struct Item: Sendable {
   public func with(source: EncodedPicture) -> Item {
     var copy = self
     copy.picture = .encoded(source)
+    copy.sourceHeader = source.header
     copy.encoded = nil
     return copy
   }

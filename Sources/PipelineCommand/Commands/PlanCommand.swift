@@ -65,12 +65,14 @@ enum PlanCommand {
         }
         output.print("\(name) -> \(outputs.isEmpty ? "no file" : outputs.joined(separator: ", "))")
       case .skip(let reason): output.print("\(name): skip: \(Wording.oneLine(reason))")
+      case .drop(let reason): output.print("\(name): drop: \(Wording.oneLine(reason))")
       case .fail(let error, _): output.print("\(name): fail: \(Wording.oneLine(error.message))")
       }
     }
-    let (skip, fail) = counts(plan)
+    let (skip, drop, fail) = counts(plan)
     var total = "\(Wording.count(plan.inputs.count, "picture")): \(plan.workCount) to do"
     if skip > 0 { total += ", \(skip) to skip" }
+    if drop > 0 { total += ", \(drop) to drop" }
     if fail > 0 { total += ", \(fail) would fail" }
     output.print(total)
     let passed = plan.skippedInputs
@@ -84,10 +86,16 @@ enum PlanCommand {
     }
   }
 
-  private static func counts(_ plan: RunPlan) -> (skip: Int, fail: Int) {
-    var skip = 0
-    for decision in plan.decisions.values { if case .skip = decision { skip += 1 } }
-    return (skip, plan.decisions.count - skip)
+  private static func counts(_ plan: RunPlan) -> (skip: Int, drop: Int, fail: Int) {
+    var (skip, drop) = (0, 0)
+    for decision in plan.decisions.values {
+      switch decision {
+      case .skip: skip += 1
+      case .drop: drop += 1
+      case .fail: break
+      }
+    }
+    return (skip, drop, plan.decisions.count - skip - drop)
   }
 
   private static func json(_ plan: RunPlan, _ run: JobRun, _ renderer: DiagnosticRenderer) -> JSONText {
@@ -97,6 +105,7 @@ enum PlanCommand {
       switch plan.decisions[index] {
       case nil: break
       case .skip(let text): (decision, reason) = ("skip", .string(text))
+      case .drop(let text): (decision, reason) = ("drop", .string(text))
       case .fail(let error, _): (decision, reason) = ("fail", .string(error.message))
       }
       return .object([
@@ -105,7 +114,7 @@ enum PlanCommand {
         ("decision", decision), ("reason", reason),
       ])
     }
-    let (skip, fail) = counts(plan)
+    let (skip, drop, fail) = counts(plan)
     let passed = plan.skippedInputs
     return .object([
       ("job", .string(run.job.name)), ("items", .array(items)),
@@ -113,7 +122,7 @@ enum PlanCommand {
         "counts",
         .object([
           ("total", .integer(plan.inputs.count)), ("run", .integer(plan.workCount)), ("skip", .integer(skip)),
-          ("fail", .integer(fail)),
+          ("drop", .integer(drop)), ("fail", .integer(fail)),
         ])
       ),
       (

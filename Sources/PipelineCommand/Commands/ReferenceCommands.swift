@@ -30,8 +30,12 @@ enum StagesCommand {
     switch arguments[format] ?? .text {
     case .text where arguments.operands.isEmpty:
       for line in TextTable.rows(chosen.map { [$0.spec.name, $0.spec.summary] }) { output.print(line) }
+      output.print("\nEvery stage takes:\n")
+      output.print(trimmed(CommonFields.page))
     case .text: for descriptor in chosen { output.print(trimmed(descriptor.spec.page)) }
-    case .markdown: output.print(trimmed(chosen.map(\.spec.markdown).joined(separator: "\n")))
+    case .markdown:
+      let common = arguments.operands.isEmpty ? [CommonFields.markdown] : []
+      output.print(trimmed((common + chosen.map(\.spec.markdown)).joined(separator: "\n")))
     case .json:
       output.print(
         JSONText.array(
