@@ -6,6 +6,8 @@ import PipelineKit
 /// Each stage is looked at with what holds after the stage it follows, so every tail is a chain from the first stage on.
 struct ChainLinter {
   private let stages: [JobStage]
+  /// Those that another goes on from.
+  private let predecessors: Set<Int>
   private var checker: FieldChecker
 
   /// - Parameters:
@@ -15,7 +17,8 @@ struct ChainLinter {
     _ stages: [JobStage], isWhole: Bool, input: InputDeclaration?, checker: inout FieldChecker
   ) {
     guard !stages.isEmpty else { return }
-    var linter = ChainLinter(stages: stages, checker: checker)
+    var linter = ChainLinter(
+      stages: stages, predecessors: Set(stages.compactMap(\.predecessor)), checker: checker)
     if isWhole {
       linter.checkTraits()
       linter.checkMattes()
@@ -37,8 +40,6 @@ struct ChainLinter {
       after.append(state)
     }
   }
-
-  private func isLast(_ stage: JobStage) -> Bool { !stages.contains { $0.predecessor == stage.index } }
 
   // MARK: Traits
 
@@ -96,7 +97,7 @@ struct ChainLinter {
       guard !state.isBroken else { return }
       linter.checkTraits(of: stage, &state)
       guard !state.isBroken else { return }
-      if linter.isLast(stage) { linter.checkEnd(stage, state) }
+      if !linter.predecessors.contains(stage.index) { linter.checkEnd(stage, state) }
     }
   }
 
@@ -305,9 +306,8 @@ struct ChainLinter {
   private mutating func checkOutputs(_ input: InputDeclaration?) {
     let many = Self.hasSeveralInputs(input)
     var seen: [String: JobStage] = [:]
-    for stage in stages {
-      let path = stages.path(to: stage)
-      let ending = OutputNames.ending(after: path)
+    for stage in stages where !stage.plan.outputs.isEmpty || !stage.plan.copies.isEmpty {
+      let ending = OutputNames.ending(after: stages.path(to: stage))
       let outputs =
         stage.plan.outputs.map { (template: $0, node: stage.node["to"], isCopy: false) }
         + stage.plan.copies.map { (template: $0, node: stage.node["review"]?["to"], isCopy: true) }

@@ -6,6 +6,8 @@ extension StageSpec {
     var lines = ["\(name) — \(summary)", ""]
     for note in notes { lines += FieldPages.wrap(note, width: 88) + [""] }
     lines += FieldPages.lines(for: fields, indent: "  ")
+    let common = CommonFields.all.map { "`\($0.name)` (`pipeline stages \($0.name)`)" }.joined(separator: ", ")
+    lines += ["As every stage it also takes \(common).", ""]
     if !examples.isEmpty {
       lines += ["Examples", ""]
       for example in examples { lines.append("  " + example) }
@@ -66,7 +68,18 @@ extension CommonFields {
   }
 
   /// The same for a terminal.
-  public static var page: String { FieldPages.lines(for: all, indent: "  ").joined(separator: "\n") }
+  public static var page: String {
+    var lines = FieldPages.lines(for: all, indent: "  ") + ["What a condition can look at:", ""]
+    let subjects = ConditionSubject.fixed + [.itemColumn("NAME")]
+    let width = (subjects.map(\.name.count).max() ?? 0) + 2
+    for subject in subjects {
+      let name = subject.name + String(repeating: " ", count: width - subject.name.count)
+      let help = FieldPages.wrap(subject.help, width: 90 - width)
+      lines.append("  " + name + help[0])
+      lines += help.dropFirst().map { String(repeating: " ", count: width + 2) + $0 }
+    }
+    return lines.joined(separator: "\n")
+  }
 }
 
 /// Renders field declarations: text page, table rows, JSON Schema.

@@ -83,7 +83,11 @@ struct ChainTree: Sendable {
       // A resize straight after decode reads the source in strips, where its decoder gives strips; only the result is
       // held then.
       let isStreamed = isOpened && stage.plan.shrinksOnLoad && measure.isStreamed && stage.condition == nil
-      let held = isStreamed ? result : (max(width, result.0), max(height, result.1))
+      // Nothing is decoded for a look at the header.
+      let isUntouched =
+        isOpened
+        && (stage.plan.filter != nil || stage.plan.accepts == .source && stage.plan.produces.contains(.picture))
+      let held = isUntouched ? (0, 0) : isStreamed ? result : (max(width, result.0), max(height, result.1))
       let pixels = held.0 * held.1 * (measure.isDeep ? 8 : 4)
       let work = stage.plan.workingBytes(result.0, result.1) * (measure.isDeep ? 2 : 1)
       // Of an animation a stage holds all frames as they were until it has made all anew.
