@@ -396,7 +396,9 @@ public final class JobRun: Sendable {
       do throws(StageError) {
         stages.append(
           ExecutableStage(
-            label: stage.label, plan: stage.plan, stage: try stage.descriptor.make(stage.settings, resources)))
+            label: stage.label, plan: stage.plan, stage: try stage.descriptor.make(stage.settings, resources),
+            predecessor: stage.predecessor, condition: stage.condition,
+            isBranch: stage.descriptor.spec.branchesField != nil))
       } catch {
         _ = Self.finish(stages)
         var error = error

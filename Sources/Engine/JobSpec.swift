@@ -136,12 +136,21 @@ public enum JobSpec {
           })
       ),
     ])
-    let body = FieldPages.objectSchema(shape, stages: stage)
+    // No stage can have a name with a colon.
+    let reference: JSONText = .object([("$ref", "#/$defs/job:stage")])
+    let body = FieldPages.objectSchema(shape, stages: reference)
     guard case .object(let members) = body else { return body }
     return .object(
       [
         ("$schema", "https://json-schema.org/draft/2020-12/schema"),
         ("title", "pipeline job file"),
-      ] + members + [("$defs", .object(registry.all.map { ($0.spec.name, $0.spec.schema) }))])
+      ] + members + [
+        (
+          "$defs",
+          .object(
+            [("job:stage", stage), (Condition.schemaName, Condition.schema)]
+              + registry.all.map { ($0.spec.name, $0.spec.schema(stages: reference)) })
+        )
+      ])
   }
 }

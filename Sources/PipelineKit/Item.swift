@@ -70,6 +70,8 @@ public struct Item: Sendable {
   public private(set) var sourceHash: String?
   /// The file that the picture was read from, as it was then; stays when pixels go.
   public private(set) var sourceStamp: SourceStamp?
+  /// What the input's header says, once it was opened; stays when pixels go.
+  public private(set) var sourceHeader: PictureHeader?
   /// The encoded result; gone as soon as the picture changes.
   public private(set) var encoded: Encoded?
 
@@ -103,6 +105,7 @@ public struct Item: Sendable {
     var copy = self
     copy.picture = .encoded(source)
     copy.sourceStamp = source.sourceStamp
+    copy.sourceHeader = source.header
     copy.encoded = nil
     return copy
   }

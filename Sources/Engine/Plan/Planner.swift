@@ -123,8 +123,16 @@ public struct Planner {
     foldedOutputs.reserveCapacity(plan.inputs.count * writers.count)
     for index in plan.inputs.indices {
       let identity = plan.identity(of: plan.inputs[index])
-      var existing: [Bool] = []
+      if let decision = names.decision(for: identity) {
+        plan.decisions[index] = decision
+        continue
+      }
+      var existing: [Bool?] = []
       for (number, writer) in writers.enumerated() {
+        guard names.isReached(number, by: identity) else {
+          existing.append(nil)
+          continue
+        }
         let known: PathBytes?
         do throws(StageError) {
           known = try names.path(number, for: identity)
@@ -198,17 +206,19 @@ public struct Planner {
       resolver: &resolver)
   }
 
-  private mutating func decide(_ index: Int, _ existing: [Bool]) {
+  /// - Parameter existing: for each writer whether its output is there already; nil where the item does not come to it.
+  private mutating func decide(_ index: Int, _ existing: [Bool?]) {
     let writers = names.writers
     guard plan.decisions[index] == nil, existing.contains(true) else { return }
-    if let refused = writers.indices.first(where: { existing[$0] && writers[$0].stage.plan.existing == .error }) {
+    if let refused = writers.indices.first(where: { existing[$0] == true && writers[$0].stage.plan.existing == .error })
+    {
       let path = (try? names.path(refused, for: plan.identity(of: plan.inputs[index]))) ?? nil
       plan.decisions[index] = .fail(
         StageError(
           "output-exists", "the output \(path?.printable ?? "") exists already",
           hint: "\"overwrite\": \"replace\" or \"skip\" would go on"), stage: writers[refused].stage.label)
     } else if writers.indices.allSatisfy({
-      writers[$0].isCopy || existing[$0] && writers[$0].stage.plan.existing == .skip
+      writers[$0].isCopy || existing[$0] == nil || existing[$0] == true && writers[$0].stage.plan.existing == .skip
     }) {
       plan.decisions[index] = .skip("every output exists already")
     }

@@ -13,6 +13,8 @@ public struct RunPlan: Sendable {
   /// Why an item is not worked on.
   public enum Decision: Sendable, Hashable {
     case skip(String)
+    /// A filter drops it, for this reason.
+    case drop(String)
     // Apart, since most decisions of a long run are skips.
     indirect case fail(StageError, stage: String)
   }
@@ -43,6 +45,10 @@ public struct RunPlan: Sendable {
     case nil: return .run(identity(of: input))
     case .skip(let reason):
       var record = ItemRecord(index: index, input: input.name.display, status: .skipped)
+      record.reason = reason
+      return .decided(record)
+    case .drop(let reason):
+      var record = ItemRecord(index: index, input: input.name.display, status: .dropped)
       record.reason = reason
       return .decided(record)
     case .fail(let error, let stage):

@@ -60,6 +60,10 @@ struct PlanFile {
       case .skip(let reason):
         writer.put(optional: nil)
         writer.put(reason)
+      case .drop(let reason):
+        // No stage has an empty label.
+        writer.put(optional: "")
+        writer.put(reason)
       case .fail(let error, let stage):
         writer.put(optional: stage)
         writer.put(error.json.rendered())
@@ -144,6 +148,10 @@ struct PlanFile {
       }
       guard let stage else {
         decisions[Int(index)] = .skip(String(decoding: text, as: UTF8.self))
+        continue
+      }
+      guard !stage.isEmpty else {
+        decisions[Int(index)] = .drop(String(decoding: text, as: UTF8.self))
         continue
       }
       guard let node = StrictJSON.parse(SourceFile(name: "decision", text: text)).root, let error = StageError(node)

@@ -84,12 +84,14 @@ enum PlanCommand {
         let reason = plan.reasons[index].map { " (\(Wording.oneLine($0)))" } ?? ""
         output.print("\(name) -> \(outputs.isEmpty ? "no file" : outputs.joined(separator: ", "))\(reason)")
       case .skip(let reason): output.print("\(name): skip: \(Wording.oneLine(reason))")
+      case .drop(let reason): output.print("\(name): drop: \(Wording.oneLine(reason))")
       case .fail(let error, _): output.print("\(name): fail: \(Wording.oneLine(error.message))")
       }
     }
-    let (skip, fail) = counts(plan)
+    let (skip, drop, fail) = counts(plan)
     var total = "\(Wording.count(plan.inputs.count, "picture")): \(plan.workCount) to do"
     if skip > 0 { total += ", \(skip) to skip" }
+    if drop > 0 { total += ", \(drop) to drop" }
     if fail > 0 { total += ", \(fail) would fail" }
     output.print(total)
     let passed = plan.skippedInputs
@@ -103,10 +105,16 @@ enum PlanCommand {
     }
   }
 
-  private static func counts(_ plan: RunPlan) -> (skip: Int, fail: Int) {
-    var skip = 0
-    for decision in plan.decisions.values { if case .skip = decision { skip += 1 } }
-    return (skip, plan.decisions.count - skip)
+  private static func counts(_ plan: RunPlan) -> (skip: Int, drop: Int, fail: Int) {
+    var (skip, drop) = (0, 0)
+    for decision in plan.decisions.values {
+      switch decision {
+      case .skip: skip += 1
+      case .drop: drop += 1
+      case .fail: break
+      }
+    }
+    return (skip, drop, plan.decisions.count - skip - drop)
   }
 
   private static func json(_ plan: RunPlan, _ run: JobRun, _ renderer: DiagnosticRenderer) -> JSONText {
@@ -116,6 +124,7 @@ enum PlanCommand {
       switch plan.decisions[index] {
       case nil: reason = plan.reasons[index].map { .string($0) } ?? nil
       case .skip(let text): (decision, reason) = ("skip", .string(text))
+      case .drop(let text): (decision, reason) = ("drop", .string(text))
       case .fail(let error, _): (decision, reason) = ("fail", .string(error.message))
       }
       return .object([
@@ -124,7 +133,7 @@ enum PlanCommand {
         ("decision", decision), ("reason", reason),
       ])
     }
-    let (skip, fail) = counts(plan)
+    let (skip, drop, fail) = counts(plan)
     let passed = plan.skippedInputs
     return .object([
       ("job", .string(run.job.name)), ("items", .array(items)),
@@ -132,7 +141,7 @@ enum PlanCommand {
         "counts",
         .object([
           ("total", .integer(plan.inputs.count)), ("run", .integer(plan.workCount)), ("skip", .integer(skip)),
-          ("fail", .integer(fail)),
+          ("drop", .integer(drop)), ("fail", .integer(fail)),
         ])
       ),
       (

@@ -102,6 +102,7 @@ extension RunLog {
         switch plan.decisions[index] {
         case nil: ("run", plan.reasons[index] ?? "")
         case .skip(let reason): ("skip", reason)
+        case .drop(let reason): ("drop", reason)
         case .fail(let error, _): ("fail", error.message)
         }
       write(
