@@ -22,6 +22,8 @@ public struct RunOutcome: Sendable {
   public var finishErrors: [StageError]
   /// Why no item could be started at all.
   public var startError: StageError?
+  /// All inputs of the job, where the run was one shard of it.
+  public var list = InputList()
 
   /// Interrupted, then a limit, then failures: the first that applies.
   public var exitCode: Int32 {
@@ -95,9 +97,10 @@ public final class JobRun: Sendable {
     self.options = options
     workers = max(1, options.jobs ?? Machine.processors)
     started = identity.started
+    let parts = [options.shard?.label, identity.part].compactMap(\.self)
     values = RunValues(
       baseFolder: job.baseFolder, runID: identity.runID, runDate: RunClock.day(of: started, zone: job.timeZone),
-      shard: identity.part)
+      shard: parts.isEmpty ? nil : parts.joined(separator: "-"))
     names = OutputNames(job: job, run: values)
     if let past {
       spool = ReportSpool(continuing: past.journal, keepsAll: options.keepsReport)
@@ -107,11 +110,11 @@ public final class JobRun: Sendable {
   }
 
   /// Works out what there is to do. Reads folders, lists and manifests, but no picture.
-  public func plan() throws(InputError) -> RunPlan { try Planner.plan(job, run: values) }
+  public func plan() throws(InputError) -> RunPlan { try Planner.plan(job, run: values, shard: options.shard) }
 
   /// Where an item's outputs go, in the order of the chain; nil for names that are only known during the run.
   public func outputs(of plan: RunPlan, at index: Int) -> [PathBytes?] {
-    names.all(for: plan.identity(of: plan.inputs[index]))
+    names.all(for: plan.identity(of: plan.inputs[index], at: index))
   }
 
   /// Takes in what a run has kept from before a crash: which outputs are written, which failures the summary has.
@@ -154,6 +157,7 @@ public final class JobRun: Sendable {
         [
           ("job", .string(String(decoding: jobText, as: UTF8.self))), ("file", .string(job.file)),
           ("folder", .string(job.baseFolder.display)), ("run", .string(values.runID)), ("started", .number(started)),
+          ("shard", options.shard.map { .string($0.label) } ?? nil),
         ]))
     var canTakeUp = spool?.attach(journal) ?? false
     if past == nil, canTakeUp {
@@ -217,12 +221,14 @@ public final class JobRun: Sendable {
     return RunOutcome(
       counts: result.counts, stop: result.stop, wallSeconds: wall,
       cpuSeconds: usage.cpuSeconds, peakBytes: usage.peakBytes, workers: workers,
-      abandonedWorkers: result.hungWorkers, crashes: journal?.crashes ?? 0, finishErrors: finishErrors)
+      abandonedWorkers: result.hungWorkers, crashes: journal?.crashes ?? 0, finishErrors: finishErrors,
+      list: plan.list)
   }
 
   /// The picture has been replaced by its result, which must not be taken for the picture and worked on again.
   private static func replacedRecord(of identity: ItemIdentity) -> ItemRecord {
-    var record = ItemRecord(index: identity.index, input: identity.name.display, status: .failed)
+    var record = ItemRecord(
+      index: identity.index, inputIndex: identity.inputIndex, input: identity.name.display, status: .failed)
     record.error = StageError(
       "crash", "the program crashed when the picture had been replaced by its result and this was not yet checked",
       hint: "look at the picture; a run that does not replace its inputs could have tried again")
@@ -243,7 +249,8 @@ public final class JobRun: Sendable {
       switch plan.item(at: index) {
       case .decided(let decided): record = decided
       case .run(let identity):
-        var untried = ItemRecord(index: index, input: identity.name.display, status: .notAttempted)
+        var untried = ItemRecord(
+          index: index, inputIndex: identity.inputIndex, input: identity.name.display, status: .notAttempted)
         untried.reason = "the run could not start"
         record = untried
       }
@@ -253,7 +260,8 @@ public final class JobRun: Sendable {
     let usage = Machine.usage
     return RunOutcome(
       counts: counts, stop: nil, wallSeconds: 0, cpuSeconds: usage.cpuSeconds, peakBytes: usage.peakBytes,
-      workers: workers, abandonedWorkers: 0, crashes: past?.crashes ?? 0, finishErrors: [], startError: error)
+      workers: workers, abandonedWorkers: 0, crashes: past?.crashes ?? 0, finishErrors: [], startError: error,
+      list: plan.list)
   }
 
   /// Ends the run early, from any thread: items in flight get the grace time; the second call ends them at once.
@@ -294,6 +302,18 @@ public final class JobRun: Sendable {
       case .failure: "failure"
       case nil: nil
       }
+    let shard: [(String, JSONText)] =
+      options.shard.map { shard in
+        [
+          (
+            "shard",
+            .object([
+              ("index", .integer(shard.index)), ("count", .integer(shard.count)),
+              ("inputs", .integer(outcome.list.count)), ("inputsDigest", .string(outcome.list.digest)),
+            ])
+          )
+        ]
+      } ?? []
     return .object(
       [
         ("id", .string(values.runID)), ("job", .string(job.name)), ("file", .string(job.file)),
@@ -301,7 +321,7 @@ public final class JobRun: Sendable {
         ("wallSeconds", .number(Self.rounded(outcome.wallSeconds))),
         ("cpuSeconds", .number(Self.rounded(outcome.cpuSeconds))), ("peakBytes", .integer(outcome.peakBytes)),
         ("workers", .integer(outcome.workers)), ("crashes", .integer(outcome.crashes)), ("versions", .object(versions)),
-      ] + other + [
+      ] + shard + other + [
         ("stop", stop),
         (
           "errors",

@@ -4,6 +4,8 @@ import Imaging
 public struct ItemIdentity: Sendable {
   /// The place in the run, from 0, in input order.
   public var index: Int
+  /// The place among all inputs of the job, from 0: another than `index` where a shard leaves inputs to others.
+  public var inputIndex: Int
   /// The path to open.
   public var path: PathBytes
   /// The path as found, for people and the report.
@@ -13,8 +15,13 @@ public struct ItemIdentity: Sendable {
   /// A manifest's columns.
   public var columns: [String: String]
 
-  public init(index: Int, path: PathBytes, name: PathBytes, directory: PathBytes, columns: [String: String] = [:]) {
+  /// - Parameter inputIndex: `index`, where nil.
+  public init(
+    index: Int, inputIndex: Int? = nil, path: PathBytes, name: PathBytes, directory: PathBytes,
+    columns: [String: String] = [:]
+  ) {
     self.index = index
+    self.inputIndex = inputIndex ?? index
     self.path = path
     self.name = name
     self.directory = directory

@@ -251,7 +251,9 @@ final class Executor: Sendable {
         case .decided(let record): return .decided(record)
         case .run(let identity):
           if let stop = state.stop {
-            var record = ItemRecord(index: identity.index, input: identity.name.display, status: .notAttempted)
+            var record = ItemRecord(
+              index: identity.index, inputIndex: identity.inputIndex, input: identity.name.display,
+              status: .notAttempted)
             record.reason = Self.reason(stop)
             return .decided(record)
           }
@@ -474,7 +476,8 @@ final class Executor: Sendable {
     // Pixels go now, not when the last reference to the run does.
     run.progress.withLock { $0.item = Item(identity: identity) }
     let entries = run.journal.snapshot
-    var record = ItemRecord(index: run.index, input: identity.name.display, status: status)
+    var record = ItemRecord(
+      index: run.index, inputIndex: identity.inputIndex, input: identity.name.display, status: status)
     record.outputs = entries.outputs
     record.warnings = entries.warnings
     record.mattes = entries.mattes

@@ -106,7 +106,9 @@ public struct PastRun: Sendable {
     plan.inputs = file.inputs
     plan.decisions = file.decisions
     var resolver = FolderResolver()
-    plan.protected = Planner.protectedPaths(of: job, inputs: plan.inputs, resolver: &resolver)
+    plan.list = file.list
+    plan.protected = ProtectedPaths(
+      inputHashes: file.protectedInputs, others: Planner.otherFiles(of: job), resolver: &resolver)
     return plan
   }
 }

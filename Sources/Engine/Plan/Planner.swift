@@ -6,6 +6,7 @@ import PipelineKit
 public struct Planner {
   private let job: Job
   private let run: RunValues
+  private let shard: Shard?
   private var matcher: InputMatcher
   private var resolver = FolderResolver()
   private var plan = RunPlan()
@@ -18,20 +19,25 @@ public struct Planner {
   /// Findings of one kind beyond this many are only counted.
   private static let mostFindings = 20
 
-  public init(job: Job, run: RunValues) {
+  public init(job: Job, run: RunValues, shard: Shard? = nil) {
     self.job = job
     self.run = run
+    self.shard = shard
     matcher = InputMatcher(job.input, base: job.inputFolder, resolver: &resolver)
     names = OutputNames(job: job, run: run)
   }
 
   /// Makes the plan.
   ///
+  /// In a shard, names are proven for the inputs of all: each shard refuses what any two of them would do to each
+  /// other. Only its own inputs stay in the plan.
+  ///
   /// - Throws: `input-*` errors: `environment` for inputs that are missing or empty, `job` for those that are wrong.
-  public static func plan(_ job: Job, run: RunValues) throws(InputError) -> RunPlan {
-    var planner = Planner(job: job, run: run)
+  public static func plan(_ job: Job, run: RunValues, shard: Shard? = nil) throws(InputError) -> RunPlan {
+    var planner = Planner(job: job, run: run, shard: shard)
     try planner.readInputs()
     planner.proveOutputs()
+    planner.leaveOthers()
     return planner.plan
   }
 
@@ -50,6 +56,7 @@ public struct Planner {
       links += cursor.linkedFolders
     }
     for link in links { matcher.add(link: link, resolver: &resolver) }
+    for input in inputs { plan.list.add(input.name) }
     plan.inputs = inputs
     plan.skippedInputs = skipped
   }
@@ -57,16 +64,22 @@ public struct Planner {
   private mutating func proveOutputs() {
     let writers = names.writers
     guard !writers.isEmpty else { return }
-    plan.protected = Self.protectedPaths(of: job, inputs: plan.inputs, resolver: &resolver)
+    // A picture that its own result may replace is still not another shard's to replace.
+    let mayReplaceAll = writers.allSatisfy(\.mayReplaceInputs) && shard == nil
+    plan.protected = ProtectedPaths(
+      inputs: plan.inputs[..<(mayReplaceAll ? 0 : plan.inputs.count)].lazy.map(\.path),
+      others: Self.otherFiles(of: job),
+      resolver: &resolver)
     for index in plan.inputs.indices {
-      let identity = plan.identity(of: plan.inputs[index])
+      let identity = plan.identity(of: plan.inputs[index], at: index)
+      let isOurs = shard?.contains(identity.name) ?? true
       var existing: [Bool] = []
       for (number, writer) in writers.enumerated() {
         let known: PathBytes?
         do throws(StageError) {
           known = try names.path(number, for: identity)
         } catch {
-          plan.decisions[index] = .fail(error, stage: writer.stage.label)
+          if isOurs { plan.decisions[index] = .fail(error, stage: writer.stage.label) }
           break
         }
         guard let path = known else {
@@ -83,7 +96,10 @@ public struct Planner {
         let resolved = resolver.resolve(path)
         prove(resolved, item: index, output: number)
         let mayReplace = writer.mayReplaceInputs
-        if let error = plan.protected.refusal(of: path, resolved: resolved, mayReplaceInputs: mayReplace) {
+        let isOthers = shard != nil && mayReplace && !resolver.places(of: identity.path).contains(resolved)
+        if let error = plan.protected.refusal(
+          of: path, resolved: resolved, mayReplaceInputs: mayReplace && !isOthers)
+        {
           refuse(
             error.code, "\(name(index)): \(error.message)", writer, hint: writer.isCopy ? writer.elsewhere : error.hint)
         } else if !mayReplace, let reading = matcher.reading(path, resolved: resolved) {
@@ -91,7 +107,7 @@ public struct Planner {
             "output-inside-input", "\(name(index)): its output \(path.printable) \(reading)",
             writer, hint: writer.elsewhere)
         }
-        guard let kind = kind(of: path) else {
+        guard isOurs, let kind = kind(of: path) else {
           existing.append(false)
           continue
         }
@@ -101,7 +117,7 @@ public struct Planner {
         }
         existing.append(writer.stage.plan.existing != .replace && !writer.isCopy)
       }
-      decide(index, existing)
+      if isOurs { decide(index, existing) }
     }
     if collisionCount > Self.mostFindings {
       plan.findings.append(
@@ -112,21 +128,24 @@ public struct Planner {
     }
   }
 
-  /// What no output of a job with these inputs may replace.
-  static func protectedPaths(of job: Job, inputs: [InputItem], resolver: inout FolderResolver) -> ProtectedPaths {
-    let writers = job.stages.filter { !$0.plan.outputs.isEmpty || !$0.plan.copies.isEmpty }
-    guard !writers.isEmpty else { return ProtectedPaths() }
-    let mayReplace = writers.allSatisfy(\.plan.mayReplaceInputs)
-    return ProtectedPaths(
-      inputs: inputs[..<(mayReplace ? 0 : inputs.count)].lazy.map(\.path), others: otherFiles(of: job),
-      resolver: &resolver)
+  /// Lets go of the inputs of other shards.
+  private mutating func leaveOthers() {
+    guard let shard else { return }
+    var inputs: [InputItem] = []
+    var decisions: [Int: RunPlan.Decision] = [:]
+    for (index, input) in plan.inputs.enumerated() where shard.contains(input.name) {
+      decisions[inputs.count] = plan.decisions[index]
+      inputs.append(input)
+    }
+    plan.inputs = inputs
+    plan.decisions = decisions
   }
 
   private mutating func decide(_ index: Int, _ existing: [Bool]) {
     let writers = names.writers
     guard plan.decisions[index] == nil, existing.contains(true) else { return }
     if let refused = writers.indices.first(where: { existing[$0] && writers[$0].stage.plan.existing == .error }) {
-      let path = (try? names.path(refused, for: plan.identity(of: plan.inputs[index]))) ?? nil
+      let path = (try? names.path(refused, for: plan.identity(of: plan.inputs[index], at: index))) ?? nil
       plan.decisions[index] = .fail(
         StageError(
           "output-exists", "the output \(path?.printable ?? "") exists already",
@@ -162,12 +181,12 @@ public struct Planner {
   }
 
   private mutating func path(_ place: (item: Int, output: Int)) -> PathBytes? {
-    ((try? names.path(place.output, for: plan.identity(of: plan.inputs[place.item]))) ?? nil)
+    ((try? names.path(place.output, for: plan.identity(of: plan.inputs[place.item], at: place.item))) ?? nil)
       .map { resolver.resolve($0) }
   }
 
   /// What the job reads besides its inputs, with the words for it.
-  private static func otherFiles(of job: Job) -> [(path: PathBytes, what: String)] {
+  static func otherFiles(of job: Job) -> [(path: PathBytes, what: String)] {
     var files = [(job.baseFolder.joining(PathBytes(job.file).lastComponent), "the job file")]
     let table: (path: String, what: String)? =
       switch job.input {

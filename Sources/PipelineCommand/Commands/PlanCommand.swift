@@ -12,13 +12,14 @@ enum PlanCommand {
       "Exit codes: 0 run can start, 2 wrong command line, 3 wrong job file or outputs that collide, 4 input missing.",
     ],
     operand: JobOptions.job,
-    options: [JobOptions.set, JobOptions.input, JobOptions.format],
+    options: [JobOptions.set, JobOptions.input, JobOptions.shard, JobOptions.format],
     examples: ["pipeline plan job.json", "pipeline plan job.json --format json"],
     run: run)
 
   @Sendable private static func run(_ arguments: ParsedArguments, _ invocation: Invocation) throws(UsageError) -> Int32
   {
     let loader = try JobOptions.loader(arguments, invocation.registry)
+    let shard = try JobOptions.shard(arguments)
     let terminal = Terminal(2)
     let renderer = DiagnosticRenderer(width: terminal.diagnosticWidth)
     func show(_ diagnostics: [Diagnostic], _ sources: [SourceFile]) {
@@ -36,7 +37,9 @@ enum PlanCommand {
     guard let job = loaded.job else {
       return (loaded.diagnostics.hasErrors ? ExitCode.wrongJob : .cannotStart).rawValue
     }
-    let run = JobRun(job: job, options: RunOptions())
+    var options = RunOptions()
+    options.shard = shard
+    let run = JobRun(job: job, options: options)
     let plan: RunPlan
     do throws(InputError) {
       plan = try run.plan()
@@ -72,6 +75,9 @@ enum PlanCommand {
     var total = "\(Wording.count(plan.inputs.count, "picture")): \(plan.workCount) to do"
     if skip > 0 { total += ", \(skip) to skip" }
     if fail > 0 { total += ", \(fail) would fail" }
+    if let shard = run.options.shard {
+      total += "; shard \(shard.index) of \(shard.count), \(plan.list.count) in all"
+    }
     output.print(total)
     let passed = plan.skippedInputs
     guard passed.total > 0 else { return }
@@ -100,15 +106,22 @@ enum PlanCommand {
       case .fail(let error, _): (decision, reason) = ("fail", .string(error.message))
       }
       return .object([
-        ("input", .string(plan.inputs[index].name.display)),
+        ("index", .integer(plan.inputs[index].index)), ("input", .string(plan.inputs[index].name.display)),
         ("outputs", .array(run.outputs(of: plan, at: index).map { $0.map { .string($0.display) } ?? nil })),
         ("decision", decision), ("reason", reason),
       ])
     }
     let (skip, fail) = counts(plan)
     let passed = plan.skippedInputs
+    let shard: JSONText =
+      run.options.shard.map { shard in
+        .object([
+          ("index", .integer(shard.index)), ("count", .integer(shard.count)), ("inputs", .integer(plan.list.count)),
+          ("inputsDigest", .string(plan.list.digest)),
+        ])
+      } ?? nil
     return .object([
-      ("job", .string(run.job.name)), ("items", .array(items)),
+      ("job", .string(run.job.name)), ("shard", shard), ("items", .array(items)),
       (
         "counts",
         .object([

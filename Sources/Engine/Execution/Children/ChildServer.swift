@@ -56,7 +56,7 @@ public final class ParentLink: Sendable {
       folder: Message.path(message, "folder"),
       identity: RunIdentity(
         runID: message["run"]?.stringValue ?? "", started: message["started"]?.numberValue?.double ?? 0,
-        part: "child-\(getpid())"))
+        part: (message["shard"]?.stringValue.map { $0 + "-" } ?? "") + "child-\(getpid())"))
   }
 
   /// Says that no item can be worked on here, and ends the process.
