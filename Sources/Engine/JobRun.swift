@@ -22,6 +22,8 @@ public struct RunOutcome: Sendable {
   public var finishErrors: [StageError]
   /// Why no item could be started at all.
   public var startError: StageError?
+  /// All inputs of the job, where the run was one shard of it.
+  public var list = InputsDigest()
 
   /// Interrupted, then a limit, then failures: the first that applies.
   public var exitCode: Int32 {
@@ -105,9 +107,11 @@ public final class JobRun: Sendable {
     self.options = options
     workers = max(1, options.jobs ?? Machine.processors)
     started = identity.started
+    let parts = [options.shard?.label, identity.part].compactMap(\.self)
     values = RunValues(
       baseFolder: job.baseFolder, runID: identity.runID, runDate: RunClock.day(of: started, zone: job.timeZone),
-      shard: identity.part, followsCutRun: history?.followsCutRun ?? identity.followsCutRun)
+      shard: parts.isEmpty ? nil : parts.joined(separator: "-"),
+      followsCutRun: history?.followsCutRun ?? identity.followsCutRun)
     keepsSourceHash = job.namesSourceHash || history != nil || identity.keepsHistory
     names = OutputNames(job: job, run: values)
     if let past {
@@ -118,11 +122,13 @@ public final class JobRun: Sendable {
   }
 
   /// Works out what there is to do. Reads folders, lists and manifests, but no picture.
-  public func plan() throws(PlanError) -> RunPlan { try Planner.plan(job, run: values, history: history) }
+  public func plan() throws(PlanError) -> RunPlan {
+    try Planner.plan(job, run: values, shard: options.shard, history: history)
+  }
 
   /// Where an item's outputs go, in the order of the chain; nil for names that are only known during the run.
   public func outputs(of plan: RunPlan, at index: Int) -> [PathBytes?] {
-    names.all(for: plan.identity(of: plan.inputs[index]))
+    names.all(for: plan.identity(of: plan.inputs[index], at: index))
   }
 
   var openEndedFolders: Set<PathBytes> { names.openEndedFolders }
@@ -184,6 +190,7 @@ public final class JobRun: Sendable {
           ("job", .string(String(decoding: jobText, as: UTF8.self))), ("file", .string(job.file)),
           ("folder", .string(job.baseFolder.display)), ("run", .string(values.runID)), ("started", .number(started)),
           ("history", .bool(history != nil)), ("followsCutRun", .bool(values.followsCutRun)),
+          ("shard", options.shard.map { .string($0.label) } ?? nil),
         ]))
     var canTakeUp = spool?.attach(journal) ?? false
     if past == nil, canTakeUp {
@@ -234,7 +241,7 @@ public final class JobRun: Sendable {
         let item = plan.item(at: index)
         // A report without the outputs of what is up to date would be of use to nobody who looks for them.
         if let history, options.keepsReport, case .decided(var record) = item, record.status == .skipped {
-          record.outputs = history.outputs(of: plan.identity(of: plan.inputs[index]))
+          record.outputs = history.outputs(of: plan.identity(of: plan.inputs[index], at: index))
           return .decided(record)
         }
         guard replaced.contains(index), case .run(let identity) = item else { return item }
@@ -264,12 +271,14 @@ public final class JobRun: Sendable {
     return RunOutcome(
       counts: result.counts, stop: result.stop, wallSeconds: wall,
       cpuSeconds: usage.cpuSeconds, peakBytes: usage.peakBytes, workers: workers,
-      abandonedWorkers: result.hungWorkers, crashes: journal?.crashes ?? 0, finishErrors: finishErrors)
+      abandonedWorkers: result.hungWorkers, crashes: journal?.crashes ?? 0, finishErrors: finishErrors,
+      list: plan.list)
   }
 
   /// The picture has been replaced by its result, which must not be taken for the picture and worked on again.
   private static func replacedRecord(of identity: ItemIdentity) -> ItemRecord {
-    var record = ItemRecord(index: identity.index, input: identity.name.display, status: .failed)
+    var record = ItemRecord(
+      index: identity.index, inputIndex: identity.inputIndex, input: identity.name.display, status: .failed)
     record.error = StageError(
       "crash", "the program crashed when the picture had been replaced by its result and this was not yet checked",
       hint: "look at the picture; a run that does not replace its inputs could have tried again")
@@ -290,7 +299,8 @@ public final class JobRun: Sendable {
       switch plan.item(at: index) {
       case .decided(let decided): record = decided
       case .run(let identity):
-        var untried = ItemRecord(index: index, input: identity.name.display, status: .notAttempted)
+        var untried = ItemRecord(
+          index: index, inputIndex: identity.inputIndex, input: identity.name.display, status: .notAttempted)
         untried.reason = "the run could not start"
         record = untried
       }
@@ -300,7 +310,8 @@ public final class JobRun: Sendable {
     let usage = Machine.usage
     return RunOutcome(
       counts: counts, stop: nil, wallSeconds: 0, cpuSeconds: usage.cpuSeconds, peakBytes: usage.peakBytes,
-      workers: workers, abandonedWorkers: 0, crashes: past?.crashes ?? 0, finishErrors: [], startError: error)
+      workers: workers, abandonedWorkers: 0, crashes: past?.crashes ?? 0, finishErrors: [], startError: error,
+      list: plan.list)
   }
 
   /// Ends the run early, from any thread: items in flight get the grace time; the second call ends them at once.
@@ -335,6 +346,18 @@ public final class JobRun: Sendable {
       }
     }
     let stop: JSONText = outcome.stop.map { .string($0.text) } ?? nil
+    let shard: [(String, JSONText)] =
+      options.shard.map { shard in
+        [
+          (
+            "shard",
+            .object([
+              ("index", .integer(shard.index)), ("count", .integer(shard.count)),
+              ("inputs", .integer(outcome.list.count)), ("inputsDigest", .string(outcome.list.digest)),
+            ])
+          )
+        ]
+      } ?? []
     return .object(
       [
         ("id", .string(values.runID)), ("job", .string(job.name)), ("file", .string(job.file)),
@@ -342,7 +365,7 @@ public final class JobRun: Sendable {
         ("wallSeconds", .number(Self.rounded(outcome.wallSeconds))),
         ("cpuSeconds", .number(Self.rounded(outcome.cpuSeconds))), ("peakBytes", .integer(outcome.peakBytes)),
         ("workers", .integer(outcome.workers)), ("crashes", .integer(outcome.crashes)), ("versions", .object(versions)),
-      ] + other + [
+      ] + shard + other + [
         ("stop", stop),
         (
           "errors",
@@ -448,7 +471,7 @@ public final class JobRun: Sendable {
     func itemEnded(_ record: ItemRecord, finished: Int) {
       spool?.append(record)
       // The outputs are on disk by now; the ledger's commit is the last word.
-      history?.book(record, plan.identity(of: plan.inputs[record.index]))
+      history?.book(record, plan.identity(of: plan.inputs[record.index], at: record.index))
       journal?.end(record.index, record.status)
       next.itemEnded(record, finished: finished)
     }

@@ -2,6 +2,8 @@
 public struct RunOptions: Sendable {
   /// Compute workers; one for each processor when nil.
   public var jobs: Int?
+  /// The part of the inputs to work on; all of them when nil.
+  public var shard: Shard?
   /// Stop after the first failure, whatever the job says.
   public var failFast = false
   /// Whether the report's items are kept.

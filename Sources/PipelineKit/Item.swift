@@ -4,6 +4,8 @@ import Imaging
 public struct ItemIdentity: Sendable {
   /// The place in the run, from 0, in input order.
   public var index: Int
+  /// The place among all inputs of the job, from 0: another than `index` where a shard leaves inputs to others.
+  public var inputIndex: Int
   /// The path to open.
   public var path: PathBytes
   /// The path as found, for people and the report.
@@ -15,12 +17,14 @@ public struct ItemIdentity: Sendable {
   /// How many inputs of the same name come before this one: a manifest may name one more than once.
   public var occurrence: Int
 
+  /// - Parameter inputIndex: `index`, where nil.
   public init(
-    index: Int, path: PathBytes, name: PathBytes, directory: PathBytes, columns: [String: String] = [:],
-    occurrence: Int = 0
+    index: Int, inputIndex: Int? = nil, path: PathBytes, name: PathBytes, directory: PathBytes,
+    columns: [String: String] = [:], occurrence: Int = 0
   ) {
     self.occurrence = occurrence
     self.index = index
+    self.inputIndex = inputIndex ?? index
     self.path = path
     self.name = name
     self.directory = directory

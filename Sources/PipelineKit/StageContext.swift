@@ -270,7 +270,7 @@ public enum TemplateValues {
     case .itemStem: return .success(identity.name.stem.bytes)
     case .itemName: return .success(identity.name.lastComponent.bytes)
     case .itemExt: return .success(identity.name.fileExtension.bytes)
-    case .itemIndex: return .success(Array(String(identity.index).utf8))
+    case .itemIndex: return .success(Array(String(identity.inputIndex).utf8))
     case .itemHash:
       // The bytes that the picture was made from: the file may be another by now.
       if let hash = item?.sourceHash { return .success(Array(hash.utf8)) }

@@ -261,7 +261,9 @@ final class Executor: Sendable {
         case .decided(let record): return .decided(record)
         case .run(let identity):
           if let stop = state.stop {
-            var record = ItemRecord(index: identity.index, input: identity.name.display, status: .notAttempted)
+            var record = ItemRecord(
+              index: identity.index, inputIndex: identity.inputIndex, input: identity.name.display,
+              status: .notAttempted)
             record.reason = Self.reason(stop)
             return .decided(record)
           }
@@ -468,7 +470,8 @@ final class Executor: Sendable {
     }
     let entries = run.journal.snapshot
     let end = ItemEnd(ends + (last.map { [$0] } ?? []))
-    var record = ItemRecord(index: run.index, input: identity.name.display, status: end.status)
+    var record = ItemRecord(
+      index: run.index, inputIndex: identity.inputIndex, input: identity.name.display, status: end.status)
     record.outputs = entries.outputs
     record.warnings = entries.warnings + end.warnings
     record.mattes = entries.mattes

@@ -108,7 +108,9 @@ public struct PastRun: Sendable {
     plan.decisions = file.decisions
     plan.countOccurrences()
     var resolver = FolderResolver()
-    plan.protected = Planner.protectedPaths(of: job, inputs: plan.inputs, resolver: &resolver)
+    plan.list = file.list
+    plan.protected = ProtectedPaths(
+      inputHashes: file.protectedInputs, others: Planner.otherFiles(of: job), resolver: &resolver)
     return plan
   }
 }

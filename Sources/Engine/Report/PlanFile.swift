@@ -18,6 +18,9 @@ struct PlanFile {
   var reportPath: PathBytes?
   var inputs = InputList()
   var decisions: [Int: RunPlan.Decision] = [:]
+  var list = InputsDigest()
+  /// Inputs that no output may replace, those of other shards too, by their stable hashes.
+  var protectedInputs: [UInt64] = []
 
   // MARK: Writing
 
@@ -44,9 +47,9 @@ struct PlanFile {
       writer.put(isEnd ? [] : name)
       writer.put(UInt64(isEnd ? name.count : 0))
       writer.put(input.relativeDirectory.bytes)
+      writer.put(UInt64(input.index))
       writer.put(UInt64(input.declaration))
       writer.put(UInt64(input.line ?? 0))
-      writer.put(UInt64(input.index))
       writer.put(UInt64(input.columns.count))
       for (key, value) in input.columns {
         writer.put(key)
@@ -69,6 +72,10 @@ struct PlanFile {
         writer.put(error.json.rendered())
       }
     }
+    writer.put(UInt64(list.count))
+    writer.put(list.state)
+    writer.put(UInt64(protectedInputs.count))
+    for hash in protectedInputs { writer.put(hash) }
     guard writer.flush() else {
       close(descriptor)
       return nil
@@ -126,7 +133,8 @@ struct PlanFile {
     reportPath = report.map { PathBytes(display: $0) }
     for _ in 0..<count {
       guard let path = reader.bytes(), let name = reader.bytes(), let suffix = reader.number(),
-        let directory = reader.bytes(), let declaration = reader.number(), let line = reader.number(), let index = reader.number(),
+        let directory = reader.bytes(), let index = reader.number(), let declaration = reader.number(),
+        let line = reader.number(),
         let columnCount = reader.number(), suffix <= path.count
       else { return nil }
       var columns: [String: String] = [:]
@@ -158,6 +166,12 @@ struct PlanFile {
       else { return nil }
       decisions[Int(index)] = .fail(error, stage: stage)
     }
+    guard let listed = reader.number(), let state = reader.number(), let hashCount = reader.number() else { return nil }
+    list = InputsDigest(count: Int(listed), state: state)
+    for _ in 0..<hashCount {
+      guard let hash = reader.number() else { return nil }
+      protectedInputs.append(hash)
+    }
   }
 
   init(identity: RunIdentity, jobText: [UInt8], jobFile: String, baseFolder: PathBytes, reportPath: PathBytes?) {
@@ -175,6 +189,8 @@ struct PlanFile {
       identity: identity, jobText: jobText, jobFile: job.file, baseFolder: job.baseFolder, reportPath: reportPath)
     inputs = plan.inputs
     decisions = plan.decisions
+    list = plan.list
+    protectedInputs = plan.protected.inputHashes
   }
 
   private struct Reader {

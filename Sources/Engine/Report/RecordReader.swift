@@ -81,7 +81,7 @@ extension ItemRecord {
     guard let input = node["input"]?.stringValue,
       let status = node["status"]?.stringValue.flatMap({ ItemStatus(rawValue: $0) })
     else { return nil }
-    self.init(index: index, input: input, status: status)
+    self.init(index: index, inputIndex: node["index"]?.numberValue?.integer, input: input, status: status)
     outputs = (node["outputs"]?.arrayValue ?? []).compactMap { OutputRecord($0) }
     timings = Self.timings(node["stages"])
     warnings = Self.warnings(node["warnings"])

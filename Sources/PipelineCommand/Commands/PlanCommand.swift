@@ -12,7 +12,7 @@ enum PlanCommand {
       "Exit codes: 0 run can start, 2 wrong command line, 3 wrong job file or outputs that collide, 4 input missing.",
     ],
     operand: JobOptions.job,
-    options: [JobOptions.set, JobOptions.input, JobOptions.format] + StateOptions.deciding,
+    options: [JobOptions.set, JobOptions.input, JobOptions.shard, JobOptions.format] + StateOptions.deciding,
     examples: ["pipeline plan job.json", "pipeline plan job.json --format json"],
     run: run)
 
@@ -20,6 +20,7 @@ enum PlanCommand {
   {
     let loader = try JobOptions.loader(arguments, invocation.registry)
     let historyOptions = try StateOptions.history(arguments)
+    let shard = try JobOptions.shard(arguments)
     let terminal = Terminal(2)
     let renderer = DiagnosticRenderer(width: terminal.diagnosticWidth)
     func show(_ diagnostics: [Diagnostic], _ sources: [SourceFile]) {
@@ -44,13 +45,15 @@ enum PlanCommand {
     var history: RunHistory?
     do throws(StageError) {
       // Nothing is made by looking: where no run was, there is none to remember.
-      if let ledger = try Ledger.open(StateOptions.folder(arguments, job), .readOnly) {
+      if let ledger = try Ledger.open(StateOptions.folder(arguments, job, shard: shard), .readOnly) {
         history = try RunHistory(job, ledger: ledger, folder: nil, options: historyOptions)
       }
     } catch {
       return fail(error)
     }
-    let run = JobRun(job: job, options: RunOptions(), history: history)
+    var options = RunOptions()
+    options.shard = shard
+    let run = JobRun(job: job, options: options, history: history)
     let plan: RunPlan
     do throws(PlanError) {
       plan = try run.plan()
@@ -93,6 +96,9 @@ enum PlanCommand {
     if skip > 0 { total += ", \(skip) to skip" }
     if drop > 0 { total += ", \(drop) to drop" }
     if fail > 0 { total += ", \(fail) would fail" }
+    if let shard = run.options.shard {
+      total += "; shard \(shard.index) of \(shard.count), \(plan.list.count) in all"
+    }
     output.print(total)
     let passed = plan.skippedInputs
     guard passed.total > 0 else { return }
@@ -128,15 +134,22 @@ enum PlanCommand {
       case .fail(let error, _): (decision, reason) = ("fail", .string(error.message))
       }
       return .object([
-        ("input", .string(plan.inputs[index].name.display)),
+        ("index", .integer(plan.inputs[index].index)), ("input", .string(plan.inputs[index].name.display)),
         ("outputs", .array(run.outputs(of: plan, at: index).map { $0.map { .string($0.display) } ?? nil })),
         ("decision", decision), ("reason", reason),
       ])
     }
     let (skip, drop, fail) = counts(plan)
     let passed = plan.skippedInputs
+    let shard: JSONText =
+      run.options.shard.map { shard in
+        .object([
+          ("index", .integer(shard.index)), ("count", .integer(shard.count)), ("inputs", .integer(plan.list.count)),
+          ("inputsDigest", .string(plan.list.digest)),
+        ])
+      } ?? nil
     return .object([
-      ("job", .string(run.job.name)), ("items", .array(items)),
+      ("job", .string(run.job.name)), ("shard", shard), ("items", .array(items)),
       (
         "counts",
         .object([

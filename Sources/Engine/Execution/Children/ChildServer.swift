@@ -53,7 +53,7 @@ public final class ParentLink: Sendable {
     let message = next()
     var identity = RunIdentity(
       runID: message["run"]?.stringValue ?? "", started: message["started"]?.numberValue?.double ?? 0,
-      part: "child-\(getpid())")
+      part: (message["shard"]?.stringValue.map { $0 + "-" } ?? "") + "child-\(getpid())")
     identity.keepsHistory = message["history"]?.boolValue ?? false
     identity.followsCutRun = message["followsCutRun"]?.boolValue ?? false
     return Beginning(
