@@ -1,0 +1,109 @@
+import Glibc
+import JobSyntax
+import TestSupport
+import Testing
+
+/// A small file system in memory.
+private struct SmallDisk {
+  let path: String
+
+  static let isPossible: Bool = {
+    guard geteuid() == 0 else { return false }
+    let folder = TemporaryFolder()
+    let disk = SmallDisk(path: folder.path)
+    defer { disk.unmount() }
+    return disk.mount(kilobytes: 64)
+  }()
+
+  /// Mounts one over an empty folder for as long as `body` runs.
+  static func with<R>(_ folder: String, kilobytes: Int, mode: String = "755", _ body: (SmallDisk) throws -> R) throws
+    -> R
+  {
+    let disk = SmallDisk(path: folder)
+    try #require(disk.mount(kilobytes: kilobytes, mode: mode))
+    defer { disk.unmount() }
+    return try body(disk)
+  }
+
+  private func mount(kilobytes: Int, mode: String = "755") -> Bool {
+    let result = RunProgram.run(
+      ["-t", "tmpfs", "-o", "size=\(kilobytes)k,mode=\(mode)", "none", path], program: "/bin/mount")
+    return result.exitCode == 0
+  }
+
+  func grow(toKilobytes size: Int) throws {
+    let result = RunProgram.run(["-o", "remount,size=\(size)k", path], program: "/bin/mount")
+    try #require(result.exitCode == 0, "\(result.error)")
+  }
+
+  private func unmount() { _ = RunProgram.run(["-l", path], program: "/bin/umount") }
+}
+
+@Suite(
+  .serialized,
+  .enabled(if: SmallDisk.isPossible, "a small file system can only be mounted by root, and not in every container"))
+struct DiskFullTests {
+  /// Failures of a report by code.
+  private func failures(_ report: JSONNode) -> [String: Int] {
+    var codes: [String: Int] = [:]
+    for item in report["items"]?.arrayValue ?? [] {
+      if let code = item["error"]?["code"]?.stringValue { codes[code, default: 0] += 1 }
+    }
+    return codes
+  }
+
+  @Test func aFullDiskFailsWhatDoesNotFit() throws {
+    let proof = try ProofScene(40)
+    proof.reset()
+    proof.folder.makeFolder("out")
+    try SmallDisk.with(proof.folder["out"], kilobytes: 120) { disk in
+      let result = proof.scene.run("run", "job.json", "--report", "report.json")
+      #expect(result.exitCode == 1, "\(result.error)")
+      #expect(result.error.contains("no space left"))
+      #expect(result.error.contains("free some space and run again"))
+      let report = try proof.scene.report()
+      try check(report, exitCode: 1, in: proof.scene)
+      let failed = failures(report)
+      #expect(Set(failed.keys) == ["output-disk-full"])
+      let first = try #require(try proof.report())
+      #expect(!first.inputs("done").isEmpty && first.inputs("failed").count > 5)
+      #expect(proof.temporaries.isEmpty)
+      #expect(proof.faults(in: proof.folder.contents()).isEmpty)
+
+      try disk.grow(toKilobytes: 4_096)
+      let again = proof.scene.run("run", "job.json", "--report", "report.json")
+      #expect(again.exitCode == 0, "\(again.error)")
+      let second = try #require(try proof.report())
+      #expect(second.inputs("done") == first.inputs("failed"))
+      #expect(second.inputs("skipped") == first.inputs("done"))
+      proof.checkEnd("with space")
+    }
+  }
+
+  @Test func aReportThatDoesNotFitIsSaid() throws {
+    let proof = try ProofScene(60)
+    proof.reset()
+    proof.folder.makeFolder("reports")
+    try SmallDisk.with(proof.folder["reports"], kilobytes: 8) { _ in
+      let result = proof.scene.run("run", "job.json", "--report", "reports/report.json")
+      #expect(result.exitCode == 1, "\(result.error)")
+      #expect(result.error.contains("reports/report.json"))
+      #expect(result.error.contains("No space left"))
+      #expect(result.error.contains("60 done"))
+      #expect(proof.folder.tree().allSatisfy { !$0.hasPrefix("reports/") || $0 == "reports/" })
+    }
+  }
+
+  /// A limit of the size of files comes as a signal that would end the program.
+  @Test func aLimitOfTheSizeOfFilesIsAnErrorOfTheFile() throws {
+    let proof = try ProofScene(12)
+    proof.reset()
+    let result = RunProgram.run(
+      ["--fsize=3000", RunProgram.builtProgram, "run", "job.json"], proof.scene.settings(),
+      program: "/usr/bin/prlimit")
+    #expect(result.exitCode == 1, "\(result.signal ?? 0) \(result.error)")
+    #expect(result.error.contains("File too large"))
+    #expect(proof.temporaries.isEmpty)
+    #expect(proof.faults(in: proof.folder.contents()).isEmpty)
+  }
+}
