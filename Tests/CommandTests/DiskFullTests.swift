@@ -94,6 +94,44 @@ struct DiskFullTests {
     }
   }
 
+  /// The ledger's disk is full before the run can start, or fills while it works.
+  @Test func aFullDiskOfTheStateFolder() throws {
+    let proof = try ProofScene(40)
+    var codes: [Int32] = []
+    for kilobytes in [8, 40, 80, 120, 160, 200, 260, 400, 1_000] {
+      let place = "\(kilobytes) KiB"
+      proof.reset()
+      proof.folder.makeFolder(".pipeline")
+      try SmallDisk.with(proof.folder[".pipeline"], kilobytes: kilobytes, mode: "700") { disk in
+        let result = proof.scene.run("run", "job.json", "--report", "report.json")
+        let code = try #require(result.exitCode, "\(place): \(result.error)")
+        codes.append(code)
+        let contents = proof.folder.contents()
+        #expect(proof.faults(in: contents).isEmpty, "\(place)")
+        #expect(ProofScene.names(in: contents).allSatisfy { !ProofScene.isTemporary($0) }, "\(place)")
+        let booked = try proof.booked(in: contents) ?? []
+        #expect(proof.gaps(in: contents, booked: booked).isEmpty, "\(place)")
+        let names = proof.names(of: booked)
+        // A run that could not book everything says so.
+        if names.count < proof.count {
+          #expect(code != 0, "\(place)")
+          #expect(result.error.contains(".pipeline"), "\(place): \(result.error)")
+          #expect(result.error.contains("full") || result.error.contains("space"), "\(place): \(result.error)")
+        }
+        if code == 4 { #expect(!contents.keys.contains("out"), "\(place)") }
+        try disk.grow(toKilobytes: 32_768)
+        let again = proof.scene.run("run", "job.json", "--report", "report.json")
+        #expect(again.exitCode == 0, "\(place): \(again.error)")
+        let report = try #require(try proof.report(), "\(place)")
+        #expect(report.inputs("skipped") == names, "\(place)")
+        #expect(report.inputs("done").count == proof.count - names.count, "\(place)")
+        proof.checkEnd(place)
+      }
+    }
+    // It could not start, it filled on the way, and it had room.
+    #expect(codes.first == 4 && codes.contains(1) && codes.last == 0, "\(codes)")
+  }
+
   /// A limit of the size of files comes as a signal that would end the program.
   @Test func aLimitOfTheSizeOfFilesIsAnErrorOfTheFile() throws {
     let proof = try ProofScene(12)

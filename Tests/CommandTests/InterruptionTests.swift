@@ -28,7 +28,7 @@ import Testing
       var done: Set<String> = []
       for _ in 0..<Int.random(in: 1...4, using: &random) where killed < Self.kills {
         // Later runs have less to do.
-        let left = max(0.2, 1 - Double(proof.finished) / Double(proof.count))
+        let left = max(0.2, 1 - proof.finished)
         let moment = Double.random(in: 0...1.1, using: &random)
         let blows = killed.isMultiple(of: 2) ? Blow.kills : Blow.signals
         let blow = blows[Int.random(in: 0..<blows.count, using: &random)]
@@ -39,9 +39,17 @@ import Testing
         let before = proof.temporaries
         let result = hit(proof, blow, after: moment * proof.seconds * left, second: second * proof.seconds)
         #expect(!result.timedOut, "\(place)")
-        let faults = proof.faults(in: proof.folder.contents())
-        #expect(faults.isEmpty, "\(place)")
         try look(proof, result, at: place, before, &done)
+        let contents = proof.folder.contents()
+        let faults = proof.faults(in: contents)
+        #expect(faults.isEmpty, "\(place)")
+        if let booked = try proof.booked(in: contents) {
+          let gaps = proof.gaps(in: contents, booked: booked)
+          #expect(gaps.isEmpty, "\(place)")
+          // What a report calls done is booked, and what is booked is never done again.
+          #expect(done.isSubset(of: proof.names(of: booked)), "\(place)")
+          done.formUnion(proof.names(of: booked))
+        }
       }
       try end(proof, "seed \(ProofScene.seed), after blow \(killed)", done)
     }
@@ -67,8 +75,9 @@ import Testing
   private func look(
     _ proof: ProofScene, _ result: ProgramResult, at place: String, _ before: Set<String>, _ done: inout Set<String>
   ) throws {
-    if result.signal != nil {
-      #expect(result.signal == SIGKILL || result.signal == SIGTERM, "\(place): \(result.error)")
+    if let signal = result.signal {
+      // Before the program listens to it, SIGTERM ends it as it does any other.
+      #expect(signal == SIGKILL || signal == SIGTERM, "\(place): \(result.error)")
       return
     }
     #expect([0, 143].contains(result.exitCode ?? -1), "\(place): \(result.error)")
@@ -87,6 +96,40 @@ import Testing
     done.formUnion(report.inputs("done"))
   }
 
+  /// Where crashes have made pictures be worked on in children: these end with their run.
+  @Test func childrenEndWithTheirRun() throws {
+    var faults: [Int: String] = [2: "segv", 5: "abort", 8: "segv"]
+    for index in stride(from: 9, to: 30, by: 3) { faults[index] = "late" }
+    let faulty = try FaultyScene(30, faults: faults)
+    let folder = faulty.scene.folder
+    let beginning = folder.contents()
+    let begin = ContinuousClock.now
+    let whole = faulty.start("--jobs", "2").finish()
+    let seconds = (ContinuousClock.now - begin) / .seconds(1)
+    try #require(whole.exitCode == 1, "\(whole.error)")
+    let outputs = ProofScene.outputs(in: folder.contents())
+    let names = ProofScene.names(in: folder.contents())
+    var random = SeededGenerator(state: ProofScene.seed)
+    for blow in 0..<(ProofScene.isSoak ? 40 : 4) {
+      folder.become(beginning)
+      let moment = Double.random(in: 0.2...1, using: &random)
+      let place = "seed \(ProofScene.seed), blow \(blow) at \(moment) of \(seconds) s"
+      let program = faulty.start("--jobs", "2")
+      _ = program.ends(within: moment * seconds)
+      program.send(SIGKILL)
+      #expect(!program.finish().timedOut, "\(place)")
+      // Those who watch over a batch see one process; what it started must not go on behind their back.
+      let deadline = ContinuousClock.now + .seconds(20)
+      while !faulty.processes(besides: program).isEmpty, ContinuousClock.now < deadline { _ = poll(nil, 0, 10) }
+      #expect(faulty.processes(besides: program).isEmpty, "\(place)")
+      let again = faulty.start("--jobs", "2").finish()
+      #expect(again.exitCode == 1, "\(place): \(again.error)")
+      let contents = folder.contents()
+      #expect(ProofScene.outputs(in: contents) == outputs, "\(place)")
+      #expect(ProofScene.names(in: contents) == names, "\(place)")
+    }
+  }
+
   private func end(_ proof: ProofScene, _ place: String, _ done: Set<String>) throws {
     unlink(proof.folder["report.json"])
     let result = proof.scene.run("run", "job.json", "--report", "report.json")
@@ -96,6 +139,10 @@ import Testing
     check(report, at: place, &done)
     #expect(report.inputs("done").union(report.inputs("skipped")).count == proof.count, "\(place)")
     proof.checkEnd(place)
+    let contents = proof.folder.contents()
+    let booked = try #require(try proof.booked(in: contents), "\(place)")
+    #expect(proof.names(of: booked).count == proof.count, "\(place)")
+    #expect(proof.gaps(in: contents, booked: booked).isEmpty, "\(place)")
     let idle = proof.scene.run("run", "job.json", "--report", "report.json")
     #expect(idle.exitCode == 0, "\(place): \(idle.error)")
     let second = try #require(try proof.report(), "\(place)")

@@ -1,6 +1,8 @@
+import Engine
 import Glibc
 import Imaging
 import JobSyntax
+import PipelineKit
 import TestSupport
 import Testing
 
@@ -28,9 +30,34 @@ struct ProofScene {
   /// What a job does between decoding and the end.
   enum Chain: String, CaseIterable {
     case one
+    /// Outputs that must be new: what a dead run has written and not booked must not be in the way.
+    case new
+    /// One picture down two tails.
+    case two
 
     var stages: String {
       switch self {
+      case .two:
+        """
+        { "stage": "composite", "existingAlpha": true, "background": { "gradient": { "from": "#dfe9f3", "to": "#fff" } } },
+        { "stage": "branch", "branches": {
+          "small": [
+            { "stage": "resize", "width": 20 },
+            { "stage": "encode", "format": "webp" },
+            { "stage": "write", "to": "out/small/${item.dir}/${item.stem}.${ext}" }
+          ],
+          "large": [
+            { "stage": "encode", "format": "png" },
+            { "stage": "write", "to": "out/large/${item.stem}.${ext}" }
+          ]
+        } }
+        """
+      case .new:
+        """
+        { "stage": "resize", "width": 40 },
+        { "stage": "encode", "format": "webp" },
+        { "stage": "write", "to": "out/${item.stem}.${ext}", "overwrite": "error" }
+        """
       case .one:
         """
         { "stage": "resize", "width": 40 },
@@ -115,9 +142,45 @@ struct ProofScene {
   /// Files of runs that were cut short.
   var temporaries: Set<String> { Set(folder.tree().filter(Self.isTemporary)) }
 
-  /// How many pictures have their output.
-  var finished: Int {
-    folder.tree().count { $0.hasPrefix("out/") && !$0.hasSuffix("/") && !Self.isTemporary($0) }
+  /// How much of the outputs is there, 0…1.
+  var finished: Double {
+    let present = folder.tree().count { $0.hasPrefix("out/") && !$0.hasSuffix("/") && !Self.isTemporary($0) }
+    return Double(present) / Double(outputs.values.count { if case .file = $0 { true } else { false } })
+  }
+
+  /// What the ledger has booked, as a look at a copy tells; nil where there is no ledger yet.
+  ///
+  /// - Parameter state: what is in the state folder, by path from the job's folder.
+  func booked(in contents: [String: DiskModel.Node]) throws -> [LedgerItem]? {
+    // Looking brings a log up to date that a dead run has left, which is the next run's to do.
+    let copy = TemporaryFolder()
+    copy.become(contents.filter { $0.key == ".pipeline" || $0.key.hasPrefix(".pipeline/") })
+    let folder = StateFolder.locate(PathBytes(Array(copy[".pipeline"].utf8)), shard: nil)
+    guard let ledger = try Ledger.open(folder, .readOnly) else { return nil }
+    defer { ledger.close() }
+    #expect(try ledger.integrityCheck().isEmpty)
+    var items: [LedgerItem] = []
+    for job in Set(try ledger.runs(limit: 1_000).map(\.job)) { try ledger.forEachItem(job: job) { items.append($0) } }
+    return items
+  }
+
+  /// What is booked as done and is not there: every output must be, whole.
+  func gaps(in contents: [String: DiskModel.Node], booked: [LedgerItem]) -> [String] {
+    booked.filter { $0.status == .done }.flatMap { item -> [String] in
+      guard !item.outputs.isEmpty else { return ["\(item.inputPath.display) is booked with no output"] }
+      return item.outputs.compactMap { output in
+        guard case .path(let path) = output.record.place else { return nil }
+        let name = String(path.display.dropFirst(folder.path.count + 1))
+        guard case .file(let bytes, _) = contents[name] else { return "\(name) is booked and not there" }
+        let isWhole = bytes.count == output.record.bytes && EncodedBytes(bytes).sha256 == output.record.sha256
+        return isWhole ? nil : "\(name) is booked and not whole"
+      }
+    }
+  }
+
+  /// Inputs that are booked as done, as reports name them.
+  func names(of booked: [LedgerItem]) -> Set<String> {
+    Set(booked.filter { $0.status == .done }.map { String($0.inputPath.display.dropFirst(folder.path.count + 1)) })
   }
 
   /// The report of the last run; nil where it left none.
