@@ -22,6 +22,7 @@ let package = Package(
     .target(name: "CJPEG", linkerSettings: [.linkedLibrary("jpeg")]),
     .systemLibrary(name: "CPango", pkgConfig: "pangocairo", providers: [.apt(["libpango1.0-dev"])]),
     .systemLibrary(name: "CCurl", pkgConfig: "libcurl", providers: [.apt(["libcurl4-openssl-dev"])]),
+    .systemLibrary(name: "CSQLite", pkgConfig: "sqlite3", providers: [.apt(["libsqlite3-dev"])]),
     .target(name: "COpenVINO", linkerSettings: [.linkedLibrary("dl")]),
     .target(name: "CSystem"),
 
@@ -41,7 +42,7 @@ let package = Package(
 
     // Row 4. These two meet in PipelineKit and do not import each other.
     .target(name: "Stages", dependencies: ["PipelineKit", "Imaging", "Inference", "JobSyntax"]),
-    .target(name: "Engine", dependencies: ["PipelineKit", "Imaging", "JobSyntax", "CSystem"]),
+    .target(name: "Engine", dependencies: ["PipelineKit", "Imaging", "JobSyntax", "CSystem", "CSQLite"]),
 
     // Row 5 and 6.
     .target(

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/mman.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
 int csystem_allowed_processors(void) {
@@ -21,6 +22,13 @@ void csystem_bound_allocator(int arenas, int map_threshold) {
 
 int csystem_rename_new(const char *from, const char *to) {
   return renameat2(AT_FDCWD, from, AT_FDCWD, to, RENAME_NOREPLACE) == 0 ? 0 : errno;
+}
+
+int csystem_file_system(const char *path, unsigned *number) {
+  struct statfs status;
+  if (statfs(path, &status) < 0) return errno;
+  *number = (unsigned)status.f_type;
+  return 0;
 }
 
 int csystem_memory_file(void) { return memfd_create("pipeline", MFD_CLOEXEC); }

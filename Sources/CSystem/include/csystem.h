@@ -9,6 +9,9 @@ int csystem_allowed_processors(void);
 /// threshold malloc raises it to 32 MiB by itself and keeps freed pictures in its arenas.
 void csystem_bound_allocator(int arenas, int map_threshold);
 
+/// The number of the file system that a path is on, as in `statfs`. Returns 0 or an error number.
+int csystem_file_system(const char *path, unsigned *number);
+
 /// A file without a name in a folder, for reading and writing; -1 and errno where it cannot be had.
 int csystem_unnamed_file(const char *folder);
 

@@ -1,0 +1,140 @@
+import CSystem
+import Glibc
+import PipelineKit
+
+/// Where a job keeps what it knows from one run to the next: the ledger, its lock, and results worth keeping.
+public struct StateFolder: Sendable, Hashable {
+  /// The state folder, which shards share; absolute.
+  public let path: PathBytes
+  /// Where the ledger and its lock are: the same, or `shard-I-of-N` below it.
+  public let ledgerFolder: PathBytes
+
+  /// The folder for a path; touches nothing.
+  ///
+  /// - Parameters:
+  ///   - path: absolute, or relative to the current folder.
+  ///   - shard: from 1 on, and how many there are.
+  public static func locate(_ path: PathBytes, shard: (index: Int, count: Int)? = nil) -> StateFolder {
+    let path = (PathBytes.currentFolder ?? "/").joining(path).normalised
+    let ledgerFolder = shard.map { path.joining("shard-\($0.index)-of-\($0.count)") } ?? path
+    return StateFolder(path: path, ledgerFolder: ledgerFolder)
+  }
+
+  /// The database's file.
+  public var ledgerFile: PathBytes { ledgerFolder.joining("ledger.db") }
+  public var lockFile: PathBytes { ledgerFolder.joining("lock") }
+
+  /// The database's file with those SQLite keeps beside it.
+  var ledgerFiles: [PathBytes] {
+    ["-wal", "-shm", "-journal", ""].map { PathBytes(bytes: ledgerFile.bytes + Array($0.utf8)) }
+  }
+
+  /// Makes the folder where it is missing, and those above it; only its owner may look into it. Git is told to leave it
+  /// alone.
+  ///
+  /// - Throws: `state-folder` of class environment: something else has the name, it cannot be written to, or everybody
+  ///   may write to it.
+  public func make() throws(StageError) {
+    try Self.make(path, isOurs: true)
+    if ledgerFolder != path { try Self.make(ledgerFolder, isOurs: false) }
+  }
+
+  private static func make(_ path: PathBytes, isOurs: Bool) throws(StageError) {
+    var status = stat()
+    if path.withCString({ stat($0, &status) }) != 0 {
+      guard errno == ENOENT else { throw failure(path, String(cString: strerror(errno))) }
+      do throws(StageError) {
+        try AtomicFile.makeFolders(path.parent)
+      } catch {
+        throw failure(path, error.message, cause: error.cause)
+      }
+      if path.withCString({ mkdir($0, 0o700) }) == 0 {
+        // The umask may have taken even the owner's permissions.
+        _ = path.withCString { chmod($0, 0o700) }
+        if isOurs { writeIgnoreFile(in: path) }
+        try? AtomicFile.flush(folder: path.parent)
+      } else if errno != EEXIST {
+        throw failure(path, String(cString: strerror(errno)))
+      }
+      guard path.withCString({ stat($0, &status) }) == 0 else { throw failure(path, String(cString: strerror(errno))) }
+    }
+    guard status.st_mode & S_IFMT == S_IFDIR else { throw failure(path, "it is not a folder") }
+    guard status.st_mode & S_IWOTH == 0 else {
+      throw failure(
+        path, "everybody may write to it", hint: "chmod o-w \(path.printable), or choose another with --state DIR")
+    }
+    // The answer of access counts read-only file systems in.
+    guard path.withCString({ access($0, R_OK | W_OK | X_OK) }) == 0 else {
+      throw failure(path, errno == EROFS ? "the file system is read-only" : "it cannot be written to")
+    }
+  }
+
+  private static func writeIgnoreFile(in folder: PathBytes) {
+    let file = folder.joining(".gitignore").withCString { open($0, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0o600) }
+    guard file >= 0 else { return }
+    _ = write(file, "*\n", 2)
+    close(file)
+  }
+
+  private static func failure(
+    _ path: PathBytes, _ reason: String, cause: String? = nil, hint: String = "choose another folder with --state DIR"
+  ) -> StageError {
+    StageError(
+      "state-folder", "the state folder \(path.printable) cannot be used: \(reason)", kind: .environment, cause: cause,
+      hint: hint)
+  }
+
+  // MARK: File systems
+
+  /// Whether other machines may have the folder open too, as far as its file system tells. One that is missing is
+  /// where the nearest folder above it is.
+  public var isOnNetwork: Bool { fileSystem.isNetwork }
+
+  /// The name of the file system the folder is on, and whether it is one of those that machines share. What a program
+  /// serves (FUSE) counts as shared: most of it is.
+  public var fileSystem: (name: String, isNetwork: Bool) {
+    var folder = ledgerFolder
+    var number: UInt32 = 0
+    while true {
+      let code = folder.withCString { csystem_file_system($0, &number) }
+      if code == 0 { return Self.fileSystem(number) }
+      let parent = folder.parent
+      guard code == ENOENT, parent != folder else { return ("unknown", false) }
+      folder = parent
+    }
+  }
+
+  /// By the numbers of Linux' `statfs` and of the file systems' own headers.
+  static func fileSystem(_ number: UInt32) -> (name: String, isNetwork: Bool) {
+    switch number {
+    case 0x6969: ("nfs", true)
+    case 0xFF53_4D42: ("cifs", true)
+    case 0xFE53_4D42: ("smb2", true)
+    case 0x517B: ("smb", true)
+    case 0x6573_5546: ("fuse", true)
+    case 0x0BD0_0BD0: ("lustre", true)
+    case 0x4750_4653: ("gpfs", true)
+    case 0x1983_0326: ("beegfs", true)
+    case 0x00C3_6400: ("ceph", true)
+    case 0x5346_414F, 0x6B41_4653: ("afs", true)
+    case 0x0102_1997: ("9p", true)
+    case 0x013661: ("gluster", true)
+    case 0x7375_7245: ("coda", true)
+    case 0x564C: ("ncp", true)
+    case 0x0116_1970: ("gfs2", true)
+    case 0x7461_636F: ("ocfs2", true)
+    case 0xAAD7_AAEA: ("panfs", true)
+    case 0x786F_4256: ("vboxsf", true)
+    case 0xEF53: ("ext4", false)
+    case 0x5846_5342: ("xfs", false)
+    case 0x9123_683E: ("btrfs", false)
+    case 0x0102_1994: ("tmpfs", false)
+    case 0x794C_7630: ("overlay", false)
+    case 0x2FC1_2FC1: ("zfs", false)
+    case 0xF2F5_2010: ("f2fs", false)
+    case 0x4D44: ("vfat", false)
+    case 0x2011_BAB0: ("exfat", false)
+    default: ("0x" + String(number, radix: 16), false)
+    }
+  }
+}
