@@ -98,9 +98,8 @@ import Testing
 
   /// Where crashes have made pictures be worked on in children: these end with their run.
   @Test func childrenEndWithTheirRun() throws {
-    var faults: [Int: String] = [2: "segv", 5: "abort", 8: "segv"]
-    for index in stride(from: 9, to: 30, by: 3) { faults[index] = "late" }
-    let faulty = try FaultyScene(30, faults: faults)
+    let faulty = try FaultyScene(
+      16, faults: [1: "segv", 3: "abort", 5: "segv", 8: "late", 10: "late", 13: "late"])
     let folder = faulty.scene.folder
     let beginning = folder.contents()
     let begin = ContinuousClock.now
@@ -110,7 +109,7 @@ import Testing
     let outputs = ProofScene.outputs(in: folder.contents())
     let names = ProofScene.names(in: folder.contents())
     var random = SeededGenerator(state: ProofScene.seed)
-    for blow in 0..<(ProofScene.isSoak ? 40 : 4) {
+    for blow in 0..<(ProofScene.isSoak ? 40 : 3) {
       folder.become(beginning)
       let moment = Double.random(in: 0.2...1, using: &random)
       let place = "seed \(ProofScene.seed), blow \(blow) at \(moment) of \(seconds) s"
