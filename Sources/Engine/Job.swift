@@ -9,6 +9,8 @@ public struct JobStage: Sendable {
   public let plan: StagePlan
   /// From 0.
   public let index: Int
+  /// The stage whose result it takes; nil for the first.
+  public var predecessor: Int? { index == 0 ? nil : index - 1 }
   /// The stage's name, with its place where a chain has it more than once: `write`, `write 2`.
   public let label: String
 }
@@ -35,6 +37,10 @@ public struct Job: Sendable {
   public var decodeLimits: DecodeLimits
   /// Bytes; nil for the machine's default.
   public var memoryLimit: Int?
+  /// The folder that the job names for what runs must remember; absolute.
+  public var stateFolder: PathBytes?
+  /// Bytes of results of costly stages that are kept between runs.
+  public var resultBytes: Int
   public var portable: Bool
 }
 

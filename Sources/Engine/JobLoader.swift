@@ -143,7 +143,10 @@ public struct JobLoader: Sendable {
         maxProfileBytes: limits?[JobSpec.Limits.maxProfileBytes] ?? DecodeLimits().maxProfileBytes,
         maxMetadataBytes: limits?[JobSpec.Limits.maxMetadataBytes] ?? DecodeLimits().maxMetadataBytes,
         maxExpansion: limits?[JobSpec.Limits.maxExpansion] ?? DecodeLimits().maxExpansion),
-      memoryLimit: limits?[JobSpec.Limits.memory] ?? nil, portable: settings[JobSpec.portable])
+      memoryLimit: limits?[JobSpec.Limits.memory] ?? nil,
+      stateFolder: settings[JobSpec.state].map { folder.joining(PathBytes($0)).normalised },
+      resultBytes: limits?[JobSpec.Limits.results] ?? JobSpec.Limits.results.absent ?? 0,
+      portable: settings[JobSpec.portable])
     return LoadedJob(job: job, diagnostics: found, sources: [source])
   }
 

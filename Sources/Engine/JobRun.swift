@@ -42,6 +42,10 @@ public struct RunIdentity: Sendable {
   public var started: Double
   /// Goes into the names of temporary files, where another process of the run uses the others.
   public var part: String?
+  /// Whether the run keeps a ledger, so that the hash of every input is wanted.
+  var keepsHistory = false
+  /// See `RunValues.followsCutRun`.
+  var followsCutRun = false
 
   public init(runID: String, started: Double, part: String? = nil) {
     self.runID = runID
@@ -50,7 +54,7 @@ public struct RunIdentity: Sendable {
   }
 
   /// A run that starts now.
-  static func new() -> RunIdentity {
+  public static func new() -> RunIdentity {
     let now = RunClock.now()
     return RunIdentity(runID: RunClock.identifier(of: now), started: now)
   }
@@ -69,6 +73,8 @@ public final class JobRun: Sendable {
   private let spool: ReportSpool?
   private let claims = OutputClaims()
   private let past: PastRun?
+  private let history: RunHistory?
+  private let keepsSourceHash: Bool
   /// After so many crashes all items are worked on in children: each costs the time of a start, and pictures that were
   /// in flight for nothing.
   private static let mostCrashes = 3
@@ -88,7 +94,11 @@ public final class JobRun: Sendable {
   /// - Parameters:
   ///   - identity: of a run that another process has begun; nil for one that starts now.
   ///   - past: the run, where the program has crashed in it.
-  public init(job: Job, options: RunOptions, identity: RunIdentity? = nil, past: PastRun? = nil) {
+  ///   - history: what earlier runs have done, and where this one books; nil for a run that remembers nothing.
+  public init(
+    job: Job, options: RunOptions, identity: RunIdentity? = nil, past: PastRun? = nil, history: RunHistory? = nil
+  ) {
+    self.history = history
     let identity = past?.identity ?? identity ?? .new()
     self.past = past
     self.job = job
@@ -97,7 +107,8 @@ public final class JobRun: Sendable {
     started = identity.started
     values = RunValues(
       baseFolder: job.baseFolder, runID: identity.runID, runDate: RunClock.day(of: started, zone: job.timeZone),
-      shard: identity.part)
+      shard: identity.part, followsCutRun: history?.followsCutRun ?? identity.followsCutRun)
+    keepsSourceHash = job.namesSourceHash || history != nil || identity.keepsHistory
     names = OutputNames(job: job, run: values)
     if let past {
       spool = ReportSpool(continuing: past.journal, keepsAll: options.keepsReport)
@@ -107,11 +118,29 @@ public final class JobRun: Sendable {
   }
 
   /// Works out what there is to do. Reads folders, lists and manifests, but no picture.
-  public func plan() throws(InputError) -> RunPlan { try Planner.plan(job, run: values) }
+  public func plan() throws(PlanError) -> RunPlan { try Planner.plan(job, run: values, history: history) }
 
   /// Where an item's outputs go, in the order of the chain; nil for names that are only known during the run.
   public func outputs(of plan: RunPlan, at index: Int) -> [PathBytes?] {
     names.all(for: plan.identity(of: plan.inputs[index]))
+  }
+
+  var openEndedFolders: Set<PathBytes> { names.openEndedFolders }
+
+  /// Notes in the ledger that the run begins, and clears what killed runs have left. Called under the ledger's lock,
+  /// before `execute`.
+  ///
+  /// - Throws: `state-write` where the ledger cannot be written.
+  public func begin(_ entry: LedgerRun, _ plan: RunPlan) throws(StageError) {
+    guard let history else { return }
+    try history.begin(entry)
+    let dead = try history.ledger.runs(limit: 1_000).filter { $0.ended == nil && $0.id != entry.id }
+    clearLeftovers(of: dead, plan)
+    for var run in dead {
+      run.ended = RunClock.now()
+      run.stop = "killed"
+      history.ledger.end(run)
+    }
   }
 
   /// Takes in what a run has kept from before a crash: which outputs are written, which failures the summary has.
@@ -154,6 +183,7 @@ public final class JobRun: Sendable {
         [
           ("job", .string(String(decoding: jobText, as: UTF8.self))), ("file", .string(job.file)),
           ("folder", .string(job.baseFolder.display)), ("run", .string(values.runID)), ("started", .number(started)),
+          ("history", .bool(history != nil)), ("followsCutRun", .bool(values.followsCutRun)),
         ]))
     var canTakeUp = spool?.attach(journal) ?? false
     if past == nil, canTakeUp {
@@ -191,9 +221,15 @@ public final class JobRun: Sendable {
         graceTime: .seconds(job.graceTime), stopsOnFailure: stopsOnFailure),
       itemCount: plan.inputs.count, run: values, protected: plan.protected,
       claims: claims, journal: journal, past: past.map { Self.past($0) }, launcher: launcher,
-      observer: Recorder(spool: spool, journal: journal, next: observer),
-      items: { index in
+      observer: Recorder(spool: spool, journal: journal, history: history, plan: plan, next: observer),
+      history: history,
+      items: { [history, options] index in
         let item = plan.item(at: index)
+        // A report without the outputs of what is up to date would be of use to nobody who looks for them.
+        if let history, options.keepsReport, case .decided(var record) = item, record.status == .skipped {
+          record.outputs = history.outputs(of: plan.identity(of: plan.inputs[index]))
+          return .decided(record)
+        }
         guard replaced.contains(index), case .run(let identity) = item else { return item }
         return .decided(Self.replacedRecord(of: identity))
       })
@@ -210,6 +246,9 @@ public final class JobRun: Sendable {
     let result = executor.execute()
     let wall = journal?.elapsed ?? (ContinuousClock.now - begin) / .seconds(1)
     var finishErrors = result.finishErrors + Self.finish(stages)
+    if let history {
+      do throws(StageError) { try history.flush() } catch { finishErrors.append(error) }
+    }
     if isAllDone, let past { finishErrors.append(past.errorOfTheEnd) }
     // Only a run that was cut short leaves any: their writers are gone or will be with the process.
     executor.temporaries.sealAndRemove()
@@ -287,13 +326,7 @@ public final class JobRun: Sendable {
         other.append((name, value))
       }
     }
-    let stop: JSONText =
-      switch outcome.stop {
-      case .interrupted(let signal): .string("signal \(signal)")
-      case .deadline: "deadline"
-      case .failure: "failure"
-      case nil: nil
-      }
+    let stop: JSONText = outcome.stop.map { .string($0.text) } ?? nil
     return .object(
       [
         ("id", .string(values.runID)), ("job", .string(job.name)), ("file", .string(job.file)),
@@ -332,7 +365,7 @@ public final class JobRun: Sendable {
     let resources = StageResources(
       run: values, computeWorkers: workers, facts: facts, decodeLimits: job.decodeLimits,
       workingSpace: job.stages.reduce(WorkingSpace()) { $0.union($1.plan.workingSpace) },
-      keepsSourceHash: job.namesSourceHash)
+      keepsSourceHash: keepsSourceHash)
     var stages: [ExecutableStage] = []
     for stage in job.stages {
       do throws(StageError) {
@@ -381,10 +414,14 @@ public final class JobRun: Sendable {
   private struct Recorder: RunObserver {
     let spool: ReportSpool?
     let journal: RunJournal?
+    let history: RunHistory?
+    let plan: RunPlan
     let next: any RunObserver
 
     func itemEnded(_ record: ItemRecord, finished: Int) {
       spool?.append(record)
+      // The outputs are on disk by now; the ledger's commit is the last word.
+      history?.book(record, plan.identity(of: plan.inputs[record.index]))
       journal?.end(record.index, record.status)
       next.itemEnded(record, finished: finished)
     }

@@ -38,9 +38,14 @@ public enum JobSpec {
     "limits",
     ObjectShape([
       Limits.maxPixels, Limits.maxSide, Limits.maxFrames, Limits.maxProfileBytes, Limits.maxMetadataBytes,
-      Limits.maxExpansion, Limits.memory,
+      Limits.maxExpansion, Limits.memory, Limits.results,
     ]),
     help: "what a picture may ask of this machine; checked from its header, before any pixel")
+  static let state = Field<String?>.text(
+    "state", .path,
+    help:
+      "the folder that keeps what runs must remember; .pipeline beside the job file when absent. --state replaces it"
+  )
   static let portable = Field<Bool>.boolean(
     "portable", default: false,
     help: "outputs whose names differ only in case or Unicode form are an error instead of a warning")
@@ -101,10 +106,13 @@ public enum JobSpec {
       help:
         "estimated bytes that items in flight may hold together; half of the machine's memory when absent. An item that alone asks for more runs alone"
     )
+    static let results = Field<Int>.integer(
+      "results", in: 0...1_000_000_000_000_000, default: 2_147_483_648, unit: "bytes",
+      help: "results of costly stages kept in the state folder, such as masks; those not used for longest go first")
   }
 
   /// Every top-level field.
-  public static let shape = ObjectShape([schema, version, name, vars, input, stages, run, limits, portable])
+  public static let shape = ObjectShape([schema, version, name, vars, input, stages, run, limits, state, portable])
 
   /// The JSON Schema of a job file, with the registry's stages.
   public static func schema(_ registry: StageRegistry) -> JSONText {

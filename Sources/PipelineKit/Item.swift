@@ -12,8 +12,14 @@ public struct ItemIdentity: Sendable {
   public var directory: PathBytes
   /// A manifest's columns.
   public var columns: [String: String]
+  /// How many inputs of the same name come before this one: a manifest may name one more than once.
+  public var occurrence: Int
 
-  public init(index: Int, path: PathBytes, name: PathBytes, directory: PathBytes, columns: [String: String] = [:]) {
+  public init(
+    index: Int, path: PathBytes, name: PathBytes, directory: PathBytes, columns: [String: String] = [:],
+    occurrence: Int = 0
+  ) {
+    self.occurrence = occurrence
     self.index = index
     self.path = path
     self.name = name

@@ -17,6 +17,11 @@ public protocol Stage: Sendable {
   /// Rules that involve several fields. The shape of each field has been checked before.
   static func check(_ settings: Settings) -> [Diagnostic]
 
+  /// What the result depends on besides the settings, the helper files and the input, such as a model's checksum: by
+  /// name. Asked for once a run where results are remembered; must not load a model or use the network, and answers
+  /// what it can where something is missing.
+  static func ingredients(_ settings: Settings) -> [String: String]
+
   /// Makes the stage ready to work; may load a model or read a background.
   ///
   /// - Throws: an error of class `environment` or `job`; the run does not start.
@@ -31,6 +36,7 @@ public protocol Stage: Sendable {
 
 extension Stage {
   public static func check(_ settings: Settings) -> [Diagnostic] { [] }
+  public static func ingredients(_ settings: Settings) -> [String: String] { [:] }
   public func finish() throws(StageError) {}
 }
 

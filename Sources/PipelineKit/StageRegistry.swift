@@ -5,12 +5,14 @@ public struct StageDescriptor: Sendable {
   public let spec: StageSpec
   public let plan: @Sendable (Settings) -> StagePlan
   public let check: @Sendable (Settings) -> [Diagnostic]
+  public let ingredients: @Sendable (Settings) -> [String: String]
   public let make: @Sendable (Settings, StageResources) throws(StageError) -> any Stage
 
   public init<S: Stage>(_ type: S.Type) {
     spec = S.spec
     plan = { S.plan($0) }
     check = { S.check($0) }
+    ingredients = { S.ingredients($0) }
     make = { (settings, resources) throws(StageError) in try S(settings, resources: resources) }
   }
 

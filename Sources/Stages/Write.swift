@@ -98,12 +98,16 @@ public struct Write: Stage {
       switch overwrite {
       case .replace: break
       case .skip: return kept(path, item, context)
-      case .error: throw Self.exists(path)
+      case .error:
+        // A run that was cut short may have written this very file and not come to book it.
+        guard context.run.followsCutRun, Self.holds(encoded, path) else { throw Self.exists(path) }
+        let isBooked = context.book(Self.record(of: encoded, at: path))
+        guard isBooked else { throw StageError("cancelled", "the picture was given up") }
+        return .next(item)
       }
     }
 
     try AtomicFile.makeFolders(path.parent)
-    let digest = encoded.bytes.sha256
     let tag = context.run.runID + (context.run.shard.map { "-\($0)" } ?? "")
     let isWritten = try encoded.bytes.withUnsafeBytes { (bytes) throws(StageError) in
       try AtomicFile.write(
@@ -122,14 +126,23 @@ public struct Write: Stage {
       if overwrite == .skip { return kept(path, item, context) }
       throw Self.exists(path)
     }
-    let isBooked = context.book(
-      OutputRecord(
-        place: .path(path), format: encoded.format.rawValue, width: encoded.width, height: encoded.height,
-        bytes: encoded.bytes.count, sha256: digest))
+    let isBooked = context.book(Self.record(of: encoded, at: path))
     // The item was given up while the file got its name, and its report is closed. What was replaced can't come back,
     // and the file is whole; where nothing was before, nothing stays.
     if !isBooked, before == nil { _ = path.withCString { unlink($0) } }
     return .next(item)
+  }
+
+  private static func record(of encoded: Item.Encoded, at path: PathBytes) -> OutputRecord {
+    OutputRecord(
+      place: .path(path), format: encoded.format.rawValue, width: encoded.width, height: encoded.height,
+      bytes: encoded.bytes.count, sha256: encoded.bytes.sha256)
+  }
+
+  /// Whether a file is byte for byte what was encoded.
+  private static func holds(_ encoded: Item.Encoded, _ path: PathBytes) -> Bool {
+    guard let file = try? EncodedPicture.read(path: path.bytes, maxBytes: encoded.bytes.count) else { return false }
+    return file.count == encoded.bytes.count && file.sha256 == encoded.bytes.sha256
   }
 
   private func kept(_ path: PathBytes, _ item: Item, _ context: StageContext) -> Outcome {

@@ -61,6 +61,8 @@ final class ItemRun: Sendable {
     var stage = 0
     var timings: [(stage: String, milliseconds: Double)] = []
     var spent = Duration.zero
+    /// What was read, as far as the item has come.
+    var source: SourceFacts?
     /// Whether memory was asked for; that is once, when the header is known.
     var hasAsked = false
   }

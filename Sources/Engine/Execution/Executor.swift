@@ -12,6 +12,15 @@ public enum StopReason: Sendable, Hashable {
   /// A failure, with `onError: "stop"`.
   case failure
 
+  /// For the report: `signal 15`, `deadline` or `failure`.
+  var text: String {
+    switch self {
+    case .interrupted(let signal): "signal \(signal)"
+    case .deadline: "deadline"
+    case .failure: "failure"
+    }
+  }
+
   fileprivate var isSignal: Bool { if case .interrupted = self { true } else { false } }
 
   fileprivate var rank: Int {
@@ -116,6 +125,7 @@ final class Executor: Sendable {
   let journal: RunJournal?
   private let past: Past?
   let launcher: ChildLauncher?
+  private let history: RunHistory?
   private let children: Mutex<ChildLane?> = Mutex(nil)
 
   /// - Parameters:
@@ -125,10 +135,11 @@ final class Executor: Sendable {
   init(
     stages: [ExecutableStage], configuration: Configuration, itemCount: Int, run: RunValues,
     protected: ProtectedPaths = ProtectedPaths(), claims: OutputClaims = OutputClaims(), journal: RunJournal? = nil,
-    past: Past? = nil, launcher: ChildLauncher? = nil, observer: any RunObserver,
+    past: Past? = nil, launcher: ChildLauncher? = nil, observer: any RunObserver, history: RunHistory? = nil,
     items: @escaping @Sendable (Int) -> PlannedItem
   ) {
     self.claims = claims
+    self.history = history
     self.journal = journal
     self.past = past
     self.launcher = launcher
@@ -348,7 +359,7 @@ final class Executor: Sendable {
       journal?.enter(run.index, stage: progress.stage)
       let context = StageContext(
         stage: stage.label, run: self.run, journal: run.journal, temporaries: temporaries, claims: claims,
-        protected: protected, cancelled: { claim.isRevoked })
+        protected: protected, kept: kept(of: progress.stage), cancelled: { claim.isRevoked })
       let start = ContinuousClock.now
       let result: Result<Outcome, StageError>
       do throws(StageError) {
@@ -362,6 +373,7 @@ final class Executor: Sendable {
       switch result {
       case .success(.next(let item)):
         progress.item = released(item, after: progress.stage)
+        progress.source = SourceFacts(item) ?? progress.source
         progress.stage += 1
         let snapshot = progress
         guard claim.commit({ run.progress.withLock { $0 = snapshot } }) else { return }
@@ -383,6 +395,11 @@ final class Executor: Sendable {
     } else {
       submit(run, atStage: progress.stage)
     }
+  }
+
+  private func kept(of stage: Int) -> (@Sendable (Item) -> KeptResults?)? {
+    guard let history else { return nil }
+    return { item in history.keptResults(of: stage, for: item) }
   }
 
   /// Reserves memory once the header is known; false when the item has to wait its turn.
@@ -470,7 +487,7 @@ final class Executor: Sendable {
     }
     guard isOurs else { return }
     run.journal.close()
-    let (identity, timings) = run.progress.withLock { ($0.item.identity, $0.timings) }
+    let (identity, timings, source) = run.progress.withLock { ($0.item.identity, $0.timings, $0.source) }
     // Pixels go now, not when the last reference to the run does.
     run.progress.withLock { $0.item = Item(identity: identity) }
     let entries = run.journal.snapshot
@@ -480,6 +497,7 @@ final class Executor: Sendable {
     record.mattes = entries.mattes
     record.facts = entries.facts
     record.timings = timings
+    record.source = source
     record.error = error
     record.failedStage = stage
     record.reason = reason

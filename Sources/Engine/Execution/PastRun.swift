@@ -16,6 +16,7 @@ public struct PastRun: Sendable {
   public var jobText: [UInt8] { file.jobText }
   public var jobFile: String { file.jobFile }
   public var baseFolder: PathBytes { file.baseFolder }
+  public var runID: String { file.identity.runID }
   /// Where the report goes; absolute.
   public var reportPath: PathBytes? { file.reportPath }
   /// The signal of the crash; 0 where a library ended the program.
@@ -105,6 +106,7 @@ public struct PastRun: Sendable {
     var plan = RunPlan()
     plan.inputs = file.inputs
     plan.decisions = file.decisions
+    plan.countOccurrences()
     var resolver = FolderResolver()
     plan.protected = Planner.protectedPaths(of: job, inputs: plan.inputs, resolver: &resolver)
     return plan

@@ -71,6 +71,27 @@ struct OutputNames: Sendable {
     }
   }
 
+  /// Folders below which outputs go whose names are only known during the run; none that is not below the job's folder
+  /// or named by the template itself.
+  var openEndedFolders: Set<PathBytes> {
+    var folders: Set<PathBytes> = []
+    for writer in writers where writer.template.variables.contains(where: { !isKnown($0, writer.ending) }) {
+      var fixed: [UInt8] = []
+      if case .literal(let bytes) = writer.template.segments.first { fixed = bytes }
+      guard let end = fixed.lastIndex(of: UInt8(ascii: "/")), end > 0 else { continue }
+      folders.insert(run.baseFolder.joining(PathBytes(bytes: Array(fixed[..<end]))).normalised)
+    }
+    return folders
+  }
+
+  private func isKnown(_ variable: TemplateVariable, _ ending: String?) -> Bool {
+    switch variable {
+    case .ext: ending != nil
+    case .itemHash, .imageWidth, .imageHeight, .runDate, .runID: false
+    default: true
+    }
+  }
+
   /// All outputs of an item that comes to the end of the chain; nil for those that cannot be named yet.
   func all(for identity: ItemIdentity) -> [PathBytes?] {
     writers.indices.filter { !writers[$0].isCopy }.map { (try? path($0, for: identity)) ?? nil }

@@ -1,6 +1,8 @@
+import Dispatch
 import Glibc
 import JobSyntax
 import PipelineKit
+import Synchronization
 
 /// Enumerates inputs, works out where their outputs go, and proves that no output overwrites another or an input.
 public struct Planner {
@@ -13,12 +15,16 @@ public struct Planner {
   private var outputs: [Int: (item: Int, output: Int)] = [:]
   private var foldedOutputs: [Int: (item: Int, output: Int)] = [:]
   private let names: OutputNames
+  private let history: RunHistory?
+  /// What the history says of each item; empty without one.
+  private var verdicts: [RunHistory.Verdict] = []
   private var collisionCount = 0
 
   /// Findings of one kind beyond this many are only counted.
   private static let mostFindings = 20
 
-  public init(job: Job, run: RunValues) {
+  public init(job: Job, run: RunValues, history: RunHistory? = nil) {
+    self.history = history
     self.job = job
     self.run = run
     matcher = InputMatcher(job.input, base: job.inputFolder, resolver: &resolver)
@@ -27,12 +33,59 @@ public struct Planner {
 
   /// Makes the plan.
   ///
-  /// - Throws: `input-*` errors: `environment` for inputs that are missing or empty, `job` for those that are wrong.
-  public static func plan(_ job: Job, run: RunValues) throws(InputError) -> RunPlan {
-    var planner = Planner(job: job, run: run)
-    try planner.readInputs()
+  /// - Throws: `input-*` errors: `environment` for inputs that are missing or empty, `job` for those that are wrong;
+  ///   what keeps the history from being read.
+  public static func plan(_ job: Job, run: RunValues, history: RunHistory? = nil) throws(PlanError) -> RunPlan {
+    var planner = Planner(job: job, run: run, history: history)
+    do throws(InputError) { try planner.readInputs() } catch { throw .input(error) }
+    do throws(StageError) { try planner.askHistory() } catch { throw .state(error) }
     planner.proveOutputs()
+    planner.applyHistory()
     return planner.plan
+  }
+
+  /// Asks the history about every item, on all processors: files are looked at for it.
+  private mutating func askHistory() throws(StageError) {
+    guard let history else { return }
+    let plan = plan
+    let count = plan.inputs.count
+    let pieces = min(count, 4 * Machine.processors)
+    guard pieces > 0 else { return }
+    let found = Mutex<(verdicts: [Int: [RunHistory.Verdict]], problem: StageError?)>(([:], nil))
+    DispatchQueue.concurrentPerform(iterations: pieces) { piece in
+      var verdicts: [RunHistory.Verdict] = []
+      for index in (piece * count / pieces)..<((piece + 1) * count / pieces) {
+        do throws(StageError) {
+          verdicts.append(try history.verdict(on: plan.identity(of: plan.inputs[index])))
+        } catch {
+          found.withLock { $0.problem = error }
+          return
+        }
+      }
+      found.withLock { [verdicts] in $0.verdicts[piece] = verdicts }
+    }
+    let (parts, problem) = found.withLock { ($0.verdicts, $0.problem) }
+    if let problem { throw problem }
+    verdicts = (0..<pieces).flatMap { parts[$0] ?? [] }
+  }
+
+  /// What is up to date is not worked on, whatever else was found about its outputs: they are its own.
+  private mutating func applyHistory() {
+    guard let history else { return }
+    for (index, verdict) in verdicts.enumerated() {
+      switch verdict {
+      case .upToDate(let reason): plan.decisions[index] = .skip(reason)
+      case .notFailed: plan.decisions[index] = .skip("did not fail before")
+      case .work(let reason):
+        if history.options.explains { plan.reasons[index] = reason }
+      }
+    }
+    if let notice = history.versionNotice {
+      plan.findings.append(
+        Diagnostic(
+          severity: .warning, code: "other-versions", message: notice, file: job.file, range: nil, path: nil,
+          hint: "--rebuild makes them again"))
+    }
   }
 
   private mutating func readInputs() throws(InputError) {
@@ -51,12 +104,18 @@ public struct Planner {
     }
     for link in links { matcher.add(link: link, resolver: &resolver) }
     plan.inputs = inputs
+    switch job.input {
+    // A walk meets no file twice.
+    case .files, .directory: break
+    case .list, .manifest: plan.countOccurrences()
+    }
     plan.skippedInputs = skipped
   }
 
   private mutating func proveOutputs() {
     let writers = names.writers
     guard !writers.isEmpty else { return }
+    let stateFolder = (history?.ledger.folder.path).map { resolver.resolve($0) }
     plan.protected = Self.protectedPaths(of: job, inputs: plan.inputs, resolver: &resolver)
     for index in plan.inputs.indices {
       let identity = plan.identity(of: plan.inputs[index])
@@ -82,6 +141,11 @@ public struct Planner {
         }
         let resolved = resolver.resolve(path)
         prove(resolved, item: index, output: number)
+        if let state = stateFolder, resolved.isInside(state) {
+          refuse(
+            "output-in-state", "\(name(index)): its output \(path.printable) is in the folder of the job's own state",
+            writer, hint: "write elsewhere, or keep the state elsewhere with --state")
+        }
         let mayReplace = writer.mayReplaceInputs
         if let error = plan.protected.refusal(of: path, resolved: resolved, mayReplaceInputs: mayReplace) {
           refuse(
@@ -92,6 +156,12 @@ public struct Planner {
             writer, hint: writer.elsewhere)
         }
         guard let kind = kind(of: path) else {
+          // What was there already, and so was kept and not booked, is there no more.
+          if writer.stage.plan.existing == .skip, !writer.isCopy, index < verdicts.count,
+            case .upToDate = verdicts[index], !writer.template.variables.contains(where: \.isOfTheRun)
+          {
+            verdicts[index] = .work("the output \(path.printable) is gone")
+          }
           existing.append(false)
           continue
         }
@@ -99,7 +169,9 @@ public struct Planner {
           plan.decisions[index] = .fail(error, stage: writer.stage.label)
           break
         }
-        existing.append(writer.stage.plan.existing != .replace && !writer.isCopy)
+        // Where a run was cut short, it may have written this and not come to book it: the stage compares.
+        let mayBeOurs = writer.stage.plan.existing == .error && run.followsCutRun
+        existing.append(writer.stage.plan.existing != .replace && !writer.isCopy && !mayBeOurs)
       }
       decide(index, existing)
     }

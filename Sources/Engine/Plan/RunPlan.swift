@@ -1,6 +1,13 @@
 import JobSyntax
 import PipelineKit
 
+/// Why there is no plan.
+public enum PlanError: Error, Sendable {
+  case input(InputError)
+  /// What earlier runs have done cannot be read.
+  case state(StageError)
+}
+
 /// What a run would do, found out before any work starts.
 public struct RunPlan: Sendable {
   /// Why an item is not worked on.
@@ -13,6 +20,10 @@ public struct RunPlan: Sendable {
   public internal(set) var inputs: [InputItem] = []
   /// Only for items that are not simply worked on, by index.
   public internal(set) var decisions: [Int: Decision] = [:]
+  /// Why items are worked on, by index; only where this was asked for.
+  public internal(set) var reasons: [Int: String] = [:]
+  /// How many inputs of the same name come before an item, by index; only where there are any.
+  private var occurrences: [Int: Int] = [:]
   /// What the walk passed over.
   public internal(set) var skippedInputs = SkipTally()
   /// Problems of the plan: collisions and refusals. Errors keep the run from starting.
@@ -44,6 +55,16 @@ public struct RunPlan: Sendable {
   func identity(of input: InputItem) -> ItemIdentity {
     ItemIdentity(
       index: input.index, path: input.path, name: input.name, directory: input.relativeDirectory,
-      columns: input.columns)
+      columns: input.columns, occurrence: occurrences[input.index] ?? 0)
+  }
+
+  /// Finds the inputs that are named more than once.
+  mutating func countOccurrences() {
+    var counts: [PathBytes: Int] = [:]
+    for input in inputs {
+      let before = counts[input.name, default: 0]
+      counts[input.name] = before + 1
+      if before > 0 { occurrences[input.index] = before }
+    }
   }
 }

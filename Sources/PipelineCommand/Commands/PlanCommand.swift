@@ -12,13 +12,14 @@ enum PlanCommand {
       "Exit codes: 0 run can start, 2 wrong command line, 3 wrong job file or outputs that collide, 4 input missing.",
     ],
     operand: JobOptions.job,
-    options: [JobOptions.set, JobOptions.input, JobOptions.format],
+    options: [JobOptions.set, JobOptions.input, JobOptions.format] + StateOptions.deciding,
     examples: ["pipeline plan job.json", "pipeline plan job.json --format json"],
     run: run)
 
   @Sendable private static func run(_ arguments: ParsedArguments, _ invocation: Invocation) throws(UsageError) -> Int32
   {
     let loader = try JobOptions.loader(arguments, invocation.registry)
+    let historyOptions = try StateOptions.history(arguments)
     let terminal = Terminal(2)
     let renderer = DiagnosticRenderer(width: terminal.diagnosticWidth)
     func show(_ diagnostics: [Diagnostic], _ sources: [SourceFile]) {
@@ -36,14 +37,31 @@ enum PlanCommand {
     guard let job = loaded.job else {
       return (loaded.diagnostics.hasErrors ? ExitCode.wrongJob : .cannotStart).rawValue
     }
-    let run = JobRun(job: job, options: RunOptions())
+    func fail(_ error: StageError) -> Int32 {
+      show([Diagnostic(unreadable: error, file: arguments.operands[0])], loaded.sources)
+      return ExitCode.cannotStart.rawValue
+    }
+    var history: RunHistory?
+    do throws(StageError) {
+      // Nothing is made by looking: where no run was, there is none to remember.
+      if let ledger = try Ledger.open(StateOptions.folder(arguments, job), .readOnly) {
+        history = try RunHistory(job, ledger: ledger, folder: nil, options: historyOptions)
+      }
+    } catch {
+      return fail(error)
+    }
+    let run = JobRun(job: job, options: RunOptions(), history: history)
     let plan: RunPlan
-    do throws(InputError) {
+    do throws(PlanError) {
       plan = try run.plan()
     } catch {
-      let (diagnostics, code) = JobOptions.diagnostics(error, loaded, usesOwnInput: loader.inputGlobs.isEmpty)
-      show(diagnostics, loaded.sources)
-      return code
+      switch error {
+      case .state(let error): return fail(error)
+      case .input(let error):
+        let (diagnostics, code) = JobOptions.diagnostics(error, loaded, usesOwnInput: loader.inputGlobs.isEmpty)
+        show(diagnostics, loaded.sources)
+        return code
+      }
     }
     if arguments[JobOptions.format] == .json {
       invocation.output.print(json(plan, run, renderer).rendered(pretty: true))
@@ -63,7 +81,8 @@ enum PlanCommand {
         let outputs = run.outputs(of: plan, at: index).map { path in
           path.map { ($0.isInside(base) ? $0.relative(to: base) : $0).printable } ?? "?"
         }
-        output.print("\(name) -> \(outputs.isEmpty ? "no file" : outputs.joined(separator: ", "))")
+        let reason = plan.reasons[index].map { " (\(Wording.oneLine($0)))" } ?? ""
+        output.print("\(name) -> \(outputs.isEmpty ? "no file" : outputs.joined(separator: ", "))\(reason)")
       case .skip(let reason): output.print("\(name): skip: \(Wording.oneLine(reason))")
       case .fail(let error, _): output.print("\(name): fail: \(Wording.oneLine(error.message))")
       }
@@ -95,7 +114,7 @@ enum PlanCommand {
       var decision: JSONText = "run"
       var reason: JSONText = nil
       switch plan.decisions[index] {
-      case nil: break
+      case nil: reason = plan.reasons[index].map { .string($0) } ?? nil
       case .skip(let text): (decision, reason) = ("skip", .string(text))
       case .fail(let error, _): (decision, reason) = ("fail", .string(error.message))
       }

@@ -73,3 +73,21 @@ struct RunLog: Sendable {
     return RunClock.timestamp(of: now).dropLast() + "." + String(repeating: "0", count: 3 - digits.count) + digits + "Z"
   }
 }
+
+extension RunLog {
+  /// Says of every picture why it is worked on or not.
+  func explain(_ plan: RunPlan) {
+    for index in plan.inputs.indices {
+      let name = plan.inputs[index].name
+      let (decision, reason): (String, String) =
+        switch plan.decisions[index] {
+        case nil: ("run", plan.reasons[index] ?? "")
+        case .skip(let reason): ("skip", reason)
+        case .fail(let error, _): ("fail", error.message)
+        }
+      write(
+        .info, "explain", "\(name.printable): \(decision): \(Wording.oneLine(reason))",
+        [("input", .string(name.display)), ("decision", .string(decision)), ("reason", .string(reason))])
+    }
+  }
+}

@@ -51,12 +51,15 @@ public final class ParentLink: Sendable {
   /// Waits for the first message.
   public func begin() -> Beginning {
     let message = next()
+    var identity = RunIdentity(
+      runID: message["run"]?.stringValue ?? "", started: message["started"]?.numberValue?.double ?? 0,
+      part: "child-\(getpid())")
+    identity.keepsHistory = message["history"]?.boolValue ?? false
+    identity.followsCutRun = message["followsCutRun"]?.boolValue ?? false
     return Beginning(
       job: Array((message["job"]?.stringValue ?? "").utf8), file: message["file"]?.stringValue ?? "",
       folder: Message.path(message, "folder"),
-      identity: RunIdentity(
-        runID: message["run"]?.stringValue ?? "", started: message["started"]?.numberValue?.double ?? 0,
-        part: "child-\(getpid())"))
+      identity: identity)
   }
 
   /// Says that no item can be worked on here, and ends the process.
@@ -139,6 +142,7 @@ extension Executor {
     let entries = ItemJournal { output in link.ask(Message.make("book", [("output", output.json)])).yes }
     var item = Item(identity: identity)
     var timings: [(stage: String, milliseconds: Double)] = []
+    var source: SourceFacts?
     var hasAsked = false
     func message(_ kind: String, _ members: [(String, JSONText)] = []) -> JSONText {
       let snapshot = entries.snapshot
@@ -146,7 +150,7 @@ extension Executor {
         kind,
         members + [
           ("warnings", .array(snapshot.warnings.map(\.json))), ("mattes", .array(snapshot.mattes.map(\.json))),
-          ("facts", ItemRecord.json(facts: snapshot.facts)),
+          ("facts", ItemRecord.json(facts: snapshot.facts)), ("source", source?.json ?? nil),
           ("stages", ItemRecord.json(timings: timings)),
         ])
     }
@@ -174,6 +178,7 @@ extension Executor {
       switch result {
       case .success(.next(let next)):
         item = released(next, after: index)
+        source = SourceFacts(item) ?? source
         // Should a later stage crash, this much is known.
         if index + 1 < stages.count { link.tell(message("progress")) }
       case .success(.dropped(let reason)): return ended(.dropped, reason)

@@ -148,12 +148,16 @@ extension Executor {
     let mattes = ItemRecord.mattes(message["mattes"])
     let facts = ItemRecord.facts(message["facts"])
     let timings = ItemRecord.timings(message["stages"])
+    let source = message["source"].flatMap { SourceFacts($0) }
     run.journal.record {
       $0.warnings = warnings
       $0.mattes = mattes
       $0.facts = facts
     }
-    run.progress.withLock { $0.timings = timings }
+    run.progress.withLock {
+      $0.timings = timings
+      $0.source = source
+    }
   }
 
   /// False when the item was ended meanwhile.
