@@ -122,7 +122,14 @@ public enum AtomicFile {
     }
   }
 
+  /// Folders whose own entry this process has seen reach the disk; so many of them at most.
+  private static let flushedFolders = Mutex<Set<PathBytes>>([])
+  private static let mostFlushedFolders = 4_096
+
   /// Makes a folder and those above it, as far as they are missing, and flushes the entries made.
+  ///
+  /// A folder that is there may have been made a moment ago, by another worker or by a run that was killed, and its
+  /// entry not be on the disk: it is flushed once in any case.
   ///
   /// - Parameter mode: permissions of the folders made, whatever the umask; nil for 0777 less the umask.
   public static func makeFolders(_ folder: PathBytes, mode: mode_t? = nil) throws(StageError) {
@@ -131,6 +138,7 @@ public enum AtomicFile {
       guard status.st_mode & S_IFMT == S_IFDIR else {
         throw StageError("output-folder", "\(folder.printable) is a file where a folder is needed")
       }
+      try flush(entryOf: folder)
       return
     }
     guard errno == ENOENT else { throw failure("cannot use the folder \(folder.printable)", errno) }
@@ -142,7 +150,17 @@ public enum AtomicFile {
     } else if let mode, folder.withCString({ chmod($0, mode) }) != 0 {
       throw failure("cannot give the folder \(folder.printable) the mode 0\(String(mode, radix: 8))", errno)
     }
-    try flush(folder: parent)
+    flushedFolders.withLock { _ = $0.remove(folder) }
+    try flush(entryOf: folder)
+  }
+
+  private static func flush(entryOf folder: PathBytes) throws(StageError) {
+    guard !flushedFolders.withLock({ $0.contains(folder) }) else { return }
+    try flush(folder: folder.parent)
+    flushedFolders.withLock { folders in
+      if folders.count >= mostFlushedFolders { folders.removeAll() }
+      folders.insert(folder)
+    }
   }
 
   /// An error with the system's words and a code of its own for the causes that people can mend.
