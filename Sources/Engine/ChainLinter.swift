@@ -3,7 +3,8 @@ import PipelineKit
 
 /// Refuses chains that cannot work, and outputs that must collide, from the stages' plans alone.
 ///
-/// Each stage is looked at with what holds after the stage it follows, so every tail is a chain from the first stage on.
+/// Each stage is looked at with what holds after the stage that it follows: every tail is a chain from the first stage
+/// on.
 struct ChainLinter {
   private let stages: [JobStage]
   /// Those that another goes on from.

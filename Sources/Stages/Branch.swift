@@ -13,16 +13,19 @@ public struct Branch: Stage {
       "What comes before is done once for all tails: one decode, one segmentation. A branch is the last stage of its "
         + "chain; tails may branch again. Their stages go by names such as `thumb/write` in messages and reports.",
       "A tail that fails fails the picture, and the error names it; the other tails are still gone down, and what they "
-        + "write is kept. A picture whose time is over, or that crashes the program, gets no further. Of how the tails ended "
-        + "the worst counts: failed, unknown, deferred, notAttempted, review, done. A picture is dropped only where "
+        + "write is kept. A picture whose time is over, or that crashes the program, gets no further. Of how the tails "
+        + "ended the worst counts: failed, unknown, deferred, notAttempted, review, done. A picture is dropped only where "
         + "every tail drops it; else the tails that do are warned of.",
       "Straight after decode the picture is decoded whole, once, for all tails together. Where all of them are small, a "
-        + "`resize` to the largest before the branch shrinks it while it loads. SVG and PDF are drawn for each tail at "
-        + "its own size.",
+        + "`resize` to the largest before the branch shrinks it while it loads. SVG and PDF are drawn for each tail at its "
+        + "own size.",
     ],
     fields: [branches],
     examples: [
-      #"{ "stage": "branch", "branches": { "thumb": [{ "stage": "resize", "width": 200 }, { "stage": "encode", "format": "webp" }, { "stage": "write", "to": "out/thumb/${item.stem}.${ext}" }], "large": [{ "stage": "encode", "format": "jpeg" }, { "stage": "write", "to": "out/large/${item.stem}.${ext}" }] } }"#
+      #"{ "stage": "branch", "branches": { "thumb": [{ "stage": "resize", "width": 200 }, "#
+        + #"{ "stage": "encode", "format": "webp" }, { "stage": "write", "to": "out/thumb/${item.stem}.${ext}" }], "#
+        + #""large": [{ "stage": "encode", "format": "jpeg" }, "#
+        + #"{ "stage": "write", "to": "out/large/${item.stem}.${ext}" }] } }"#
     ])
 
   private let isSeveral: Bool

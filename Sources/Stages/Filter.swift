@@ -17,7 +17,8 @@ public struct Filter: Stage {
     fields: [condition, reason],
     examples: [
       #"{ "stage": "filter", "if": { "image.width": { "gte": 800 } }, "reason": "too small for the shop" }"#,
-      #"{ "stage": "filter", "if": { "any": [{ "item.ext": { "in": ["jpg", "jpeg"] } }, { "item.stem": { "matches": "*-final" } }] } }"#,
+      #"{ "stage": "filter", "if": { "any": [{ "item.ext": { "in": ["jpg", "jpeg"] } }, "#
+        + #"{ "item.stem": { "matches": "*-final" } }] } }"#,
       #"{ "stage": "filter", "if": { "image.format": { "ne": "gif" }, "not": { "image.frames": { "gt": 1 } } } }"#,
     ])
 

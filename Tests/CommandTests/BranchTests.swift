@@ -134,6 +134,15 @@ import Testing
     #expect(Self.labels(items[2]) == ["filter", "decode", "filter 2"])
   }
 
+  @Test func whatEveryStageTakesHasAPage() {
+    let page = RunProgram.run(["stages", "when"])
+    #expect(page.exitCode == 0)
+    for text in ["when: a condition", "image.megapixels", "item.NAME"] {
+      #expect(page.output.contains(text), "\(text)")
+    }
+    #expect(RunProgram.run(["stages", "flip"]).output.contains("`pipeline stages when`"))
+  }
+
   // MARK: Crashes and children
 
   private static func faulty(_ count: Int, _ faults: [Int: String], itemDeadline: Double = 60) throws -> FaultyScene {

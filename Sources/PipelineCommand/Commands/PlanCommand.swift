@@ -7,8 +7,8 @@ enum PlanCommand {
   static let command = Command(
     name: "plan", summary: "shows what run would do, and does nothing",
     notes: [
-      "One line for each picture: its outputs, or why it would be skipped. A name that is known only during the run is "
-        + "shown as ?. Collisions are proven here as run does before it starts.",
+      "One line for each picture: its outputs, or why it would be skipped or dropped. A name that is known only during "
+        + "the run is shown as ?. Collisions are proven here as run does before it starts.",
       "Exit codes: 0 run can start, 2 wrong command line, 3 wrong job file or outputs that collide, 4 input missing.",
     ],
     operand: JobOptions.job,
