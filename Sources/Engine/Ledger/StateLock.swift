@@ -98,11 +98,16 @@ public final class StateLock: Sendable {
         guard code == EAGAIN || code == EACCES else { return .failure(failure(path, code)) }
         return .success(.held(holder(file)))
       }
+      let place = FileStatus(status).identity
+      guard path.withCString({ stat($0, &status) }) == 0, FileStatus(status).identity == place else {
+        // Somebody has removed the file meanwhile: others would lock another one.
+        close(file)
+        return .success(.held(nil))
+      }
       fchmod(file, 0o600)
       let holder = Holder(
         pid: getpid(), host: Machine.hostName, run: run, job: job, started: RunClock.now())
       write(holder, to: file)
-      let place = FileStatus(status).identity
       own[place] = holder
       return .success(.acquired(StateLock(file, place)))
     }

@@ -17,7 +17,7 @@ import Testing
     var expected = 0
     for round in 0..<Self.kills {
       let program = RunProgram([mode, scene.folder.path.display], program: FaultyProgram.path)
-      let most = Int.random(in: 10...(mode == "ledger-write" ? 20_000 : 2_000), using: &random)
+      let most = Int.random(in: 10...(mode == "ledger-write" ? 4_000 : 1_000), using: &random)
       #expect(
         program.wait { program.errorBytes.count > most }, "\(String(decoding: program.errorBytes, as: UTF8.self))")
       program.send(SIGKILL)

@@ -100,7 +100,7 @@ import Testing
   /// Each page in turn filled with chance: the answers are right, or an error says that the ledger is damaged.
   @Test func noDamagedPageIsTakenForData() throws {
     let scene = try LedgerScene()
-    let count = 400
+    let count = 200
     let ledger = try scene.open()
     for index in 0..<count { ledger.book(job: "a", LedgerScene.item(index)) }
     ledger.keep(chain: LedgerScene.item(0).chain, text: String(repeating: "text", count: 5_000))
@@ -108,7 +108,7 @@ import Testing
     ledger.close()
     let good = try #require(scene.temporary.read("state/ledger.db"))
     let pages = good.count / 4096
-    try #require(pages > 30)
+    try #require(pages > 20)
     var random = SeededGenerator(state: 11)
     var damaged = 0
     for page in 0..<pages {

@@ -5,7 +5,7 @@ import Testing
 
 @testable import Engine
 
-@Suite(.serialized) struct StateFolderTests {
+@Suite struct StateFolderTests {
   private let temporary = TemporaryFolder()
 
   private func code(_ body: () throws -> Void) -> String? {
@@ -30,15 +30,17 @@ import Testing
     #expect(temporary.tree() == [])
   }
 
-  // The umask belongs to the process: other tests may make files under it, which none of them minds.
-  @Test(arguments: [mode_t(0), 0o077, 0o177]) func onlyItsOwnerMayLook(_ mask: mode_t) throws {
+  /// Whatever the umask takes or leaves; it belongs to a process, so another one has it.
+  @Test(arguments: ["000", "022", "077", "177"]) func onlyItsOwnerMayLook(_ mask: String) throws {
     temporary.makeFolder("jobs")
-    let before = umask(mask)
-    defer { umask(before) }
-    try StateFolder.locate(PathBytes(temporary["jobs/state"]), shard: (1, 2)).make()
-    umask(before)
-    #expect(mode("jobs/state") == 0o700)
-    #expect(mode("jobs/state/shard-1-of-2") == 0o700)
+    let result = RunProgram.run(
+      ["-c", "umask \(mask); exec \"$0\" ledger-make \"$1\"", FaultyProgram.path, temporary["jobs/state"]],
+      program: "/bin/sh")
+    #expect(result.exitCode == 0, "\(result.error)")
+    let names = temporary.tree().filter { $0 != "jobs/" }
+    // The folder, the shard's, Git's file, the lock, the database and what is beside it, and both results.
+    #expect(names.count == 13, "\(names)")
+    for name in names { #expect(mode(name) == (name.hasSuffix("/") ? 0o700 : 0o600), "\(name) under \(mask)") }
     #expect(temporary.read("jobs/state/.gitignore").map { String(decoding: $0, as: UTF8.self) } == "*\n")
   }
 

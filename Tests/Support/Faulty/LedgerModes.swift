@@ -12,11 +12,30 @@ enum LedgerModes {
     switch arguments[1] {
     case "ledger-write": write(folder, isOnNetwork: false)
     case "ledger-write-network": write(folder, isOnNetwork: true)
+    case "ledger-make": make(folder)
     case "ledger-lock": lock(folder)
     case "ledger-figures": figures(folder)
     default: return
     }
     exit(0)
+  }
+
+  /// Makes a folder with a lock, a ledger and a result, and ends without closing anything.
+  private static func make(_ folder: StateFolder) {
+    do {
+      let shard = StateFolder.locate(folder.path, shard: (1, 2))
+      try shard.make()
+      guard case .acquired(let lock) = try StateLock.acquire(shard, run: "maker", job: "job") else { _exit(75) }
+      guard let ledger = try Ledger.open(shard, .readWrite) else { _exit(4) }
+      try ledger.remove(job: "job", keys: [[1]])
+      for paid in [false, true] {
+        try ResultStore(shard, mostBytes: 1_000).keep([1], for: Array(repeating: 1, count: 32), paid: paid)
+      }
+      withExtendedLifetime((lock, ledger)) { _exit(0) }
+    } catch {
+      say("\(error)")
+      _exit(4)
+    }
   }
 
   /// Books items without end, and says of each that is durable: its number, on a line.
