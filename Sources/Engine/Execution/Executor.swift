@@ -453,7 +453,8 @@ final class Executor: Sendable {
       let work = stage.plan.workingBytes(result.0, result.1) * (isDeep ? 2 : 1)
       // Of an animation a stage holds all frames as they were until it has made all anew.
       let copies = frames > 1 ? 2 * frames : 1
-      peak = max(peak, (index == 0 ? decoder : 0) + pixels * copies + work * (stage.plan.frames == .together ? frames : 1))
+      peak = max(
+        peak, (index == 0 ? decoder : 0) + pixels * copies + work * (stage.plan.frames == .together ? frames : 1))
       (width, height) = result
     }
     return peak + source.bytes.count

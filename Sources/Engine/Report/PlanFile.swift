@@ -122,7 +122,8 @@ struct PlanFile {
     reportPath = report.map { PathBytes(display: $0) }
     for _ in 0..<count {
       guard let path = reader.bytes(), let name = reader.bytes(), let suffix = reader.number(),
-        let directory = reader.bytes(), let declaration = reader.number(), let line = reader.number(), let index = reader.number(),
+        let directory = reader.bytes(), let declaration = reader.number(), let line = reader.number(),
+        let index = reader.number(),
         let columnCount = reader.number(), suffix <= path.count
       else { return nil }
       var columns: [String: String] = [:]
