@@ -41,7 +41,9 @@ public enum AtomicFile {
       temporaries?.remove(temporary)
     }
     let (descriptor, code) = try step {
-      let descriptor = temporary.withCString { open($0, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode.map { $0 & 0o600 } ?? 0o666) }
+      let descriptor = temporary.withCString {
+        open($0, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode.map { $0 & 0o600 } ?? 0o666)
+      }
       return (descriptor, errno)
     }
     guard descriptor >= 0 else { throw failure("cannot write in \(folder.printable)", code) }

@@ -19,7 +19,8 @@ public struct Write: Stage {
 
   static let mode = Field<String?>.text(
     "mode",
-    help: "the file's permissions in octal, such as `\"0640\"`, whatever the umask; folders that are made get the same, "
+    help:
+      "the file's permissions in octal, such as `\"0640\"`, whatever the umask; folders that are made get the same, "
       + "with `x` where there is `r`; 0666 and 0777 less the umask when left out")
 
   public static let spec = StageSpec(

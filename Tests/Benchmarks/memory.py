@@ -11,9 +11,10 @@ import os
 import pathlib
 import random
 import re
+import resource
+import statistics
 import subprocess
 import sys
-import resource
 
 import numpy as np
 from PIL import Image
@@ -109,7 +110,8 @@ def run(folder, count, program, addresses, group):
         [program, "run", "--verbose", "--no-progress", "--report", folder / "report.json", job],
         stderr=subprocess.PIPE, text=True, preexec_fn=limit)
     done = 0
-    # A tenth of the run around each place: what is in flight at one moment is chance.
+    # A twentieth of the run around each place: what is in flight at one moment is chance. The median, since a giant
+    # counts while it is held and not afterwards.
     places = {"early": (count // 10, []), "late": (count * 9 // 10, [])}
     width = count // 40
     tail = []
@@ -125,13 +127,13 @@ def run(folder, count, program, addresses, group):
     if code:
         sys.exit(f"the run ended with {code}:\n{''.join(tail)}")
     report = json.loads((folder / "report.json").read_text())["run"]
-    means = {name: sum(samples) / len(samples) / 1024 for name, (_, samples) in places.items()}
-    change = means["late"] / means["early"] - 1
+    medians = {name: statistics.median(samples) / 1024 for name, (_, samples) in places.items()}
+    change = medians["late"] / medians["early"] - 1
     assert report["counts"]["done"] == count, report["counts"]
     what = f"ulimit -v {addresses}" if addresses else f"group {group}" if group else "no limit"
     verdict = "reached" if change <= 0.10 else "MISSED"
     print(
-        f"| {count} mixed pictures, {what} | {means['early']:.0f} MiB at {count // 10}, {means['late']:.0f} MiB at "
+        f"| {count} mixed pictures, {what} | {medians['early']:.0f} MiB at {count // 10}, {medians['late']:.0f} MiB at "
         f"{count * 9 // 10}, peak {report['peakBytes'] / 2**20:.0f} MiB, {report['wallSeconds']:.0f} s | "
         f"{change:+.1%} | <= +10 % {verdict} |")
     return change <= 0.10

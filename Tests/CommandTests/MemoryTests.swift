@@ -27,7 +27,8 @@ import Testing
   }
 
   private static let formats: [(EncodeOptions, String)] = [
-    (.jpeg(.init()), "jpg"), (.jpeg(.init(progressive: true, chroma: .full)), "jpg"), (.png(.init(compression: 1)), "png"),
+    (.jpeg(.init()), "jpg"), (.jpeg(.init(progressive: true, chroma: .full)), "jpg"),
+    (.png(.init(compression: 1)), "png"),
     (.webp(.init(effort: 0)), "webp"), (.tiff(.init()), "tif"),
   ]
 

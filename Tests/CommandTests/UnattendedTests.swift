@@ -54,7 +54,8 @@ import Testing
     }
     let plan = shell("\"$0\" plan job.json | head -n 1; echo \"${PIPESTATUS[0]}\"")
     #expect(plan.output.split(separator: "\n").last == "0", "\(plan.output)\(plan.error)")
-    let run = shell("\"$0\" run job.json --verbose --report report.json 2>&1 >/dev/null | head -n 1; exit ${PIPESTATUS[0]}")
+    let run = shell(
+      "\"$0\" run job.json --verbose --report report.json 2>&1 >/dev/null | head -n 1; exit ${PIPESTATUS[0]}")
     #expect(run.exitCode == 0)
     try check(try scene.report(), exitCode: 0, in: scene)
   }
@@ -90,7 +91,8 @@ import Testing
       return
     }
     defer { rmdir(group) }
-    let script = "echo 150000 >\"$1/cpu.cfs_quota_us\" && echo $$ >\"$1/cgroup.procs\" && exec \"$0\" doctor --format json"
+    let script =
+      "echo 150000 >\"$1/cpu.cfs_quota_us\" && echo $$ >\"$1/cgroup.procs\" && exec \"$0\" doctor --format json"
     let result = RunProgram.run(["-c", script, RunProgram.builtProgram, group], program: "/bin/sh")
     let checks = try json(result.outputBytes)["checks"]?.arrayValue ?? []
     let processors = checks.first { $0["name"]?.stringValue == "processors" }?["detail"]?.stringValue ?? ""
@@ -258,7 +260,8 @@ import Testing
     #expect(result.output == "\(file)\n\(folder)\n")
   }
 
-  @Test(arguments: ["0400", "644x", "9644", "4755", "64", "00644", ""]) func aModeThatIsNoneIsRefused(_ mode: String) throws
+  @Test(arguments: ["0400", "644x", "9644", "4755", "64", "00644", ""]) func aModeThatIsNoneIsRefused(_ mode: String)
+    throws
   {
     let scene = try Scene(pictures: 1, side: 8)
     scene.job(write: ", \"mode\": \"\(mode)\"")

@@ -21,7 +21,8 @@ import Testing
     return folder
   }
 
-  @Test(.enabled(if: hasAnalyzer, "systemd-analyze is not installed (systemd)")) func unitsAreWhatSystemdTakes() throws {
+  @Test(.enabled(if: hasAnalyzer, "systemd-analyze is not installed (systemd)")) func unitsAreWhatSystemdTakes() throws
+  {
     let folder = try units()
     let result = RunProgram.run(
       ["verify", "--man=no", folder["pipeline.service"], folder["pipeline.timer"], folder["pipeline.path"]],
@@ -35,7 +36,8 @@ import Testing
     let folder = try units()
     // From 0, held to everything, to 100: 20 is "ok" by its own words.
     let result = RunProgram.run(
-      ["security", "--offline=true", "--threshold=20", "--no-pager", folder["pipeline.service"]], program: Self.analyzer)
+      ["security", "--offline=true", "--threshold=20", "--no-pager", folder["pipeline.service"]], program: Self.analyzer
+    )
     guard !result.error.contains("unrecognized option") else {
       print("skipped: this systemd-analyze knows no --offline")
       return
@@ -44,7 +46,8 @@ import Testing
   }
 
   /// A run that is under way when files come is followed by another; two never overlap.
-  @Test(.enabled(if: hasInotify, "inotifywait is not installed (inotify-tools)")) func filesThatComeDuringARunAreNotLost()
+  @Test(.enabled(if: hasInotify, "inotifywait is not installed (inotify-tools)"))
+  func filesThatComeDuringARunAreNotLost()
     throws
   {
     let scene = try Scene(pictures: 1, side: 300)

@@ -29,7 +29,8 @@ import Testing
       item("/a/in/deep/y.jpg", "in/deep/y.jpg", 2, directory: "deep"), item("/a/in/z.jpg", "in/z.jpg", 3),
       item("/elsewhere/z.jpg", "/elsewhere/z.jpg", 4),
       // The same folder, seen from elsewhere and by another declaration.
-      item("/a/in/q.jpg", "in/q.jpg", 5, directory: "in"), item("/a/in/q.jpg", "in/q.jpg", 6, directory: "in", declaration: 1),
+      item("/a/in/q.jpg", "in/q.jpg", 5, directory: "in"),
+      item("/a/in/q.jpg", "in/q.jpg", 6, directory: "in", declaration: 1),
       item("/x", "x", 7), item("x", "x", 8), item("/", "/", 9), item("", "", 10), item("/a/b/", "b/", 11),
       // A name that ends otherwise than its path.
       item("/a/in/q.jpg", "other", 12), item("/a/in/long.jpg", "g.jpg", 13),

@@ -169,7 +169,8 @@ import Testing
 
   @Test func linesThatAreCutLimitNothing() {
     write([
-      ("proc/self/cgroup", "0:\nmemory\n::\n"), ("proc/self/mountinfo", "30 25\n- cgroup2\n30 25 0:26 / /x rw - cgroup2\n"),
+      ("proc/self/cgroup", "0:\nmemory\n::\n"),
+      ("proc/self/mountinfo", "30 25\n- cgroup2\n30 25 0:26 / /x rw - cgroup2\n"),
     ])
     #expect(read().processorCount == 8)
   }

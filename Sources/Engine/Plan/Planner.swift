@@ -258,7 +258,8 @@ public struct Planner {
       outputs[path.hashValue] = first
       if self.path(first) == path {
         refuse(
-          "output-collision", "\(name(first / names.writers.count)) and \(name(item)) would both be written to \(path.printable)",
+          "output-collision",
+          "\(name(first / names.writers.count)) and \(name(item)) would both be written to \(path.printable)",
           names.writers[output], hint: "make the names differ, with ${item.dir} or ${item.index}")
         return
       }

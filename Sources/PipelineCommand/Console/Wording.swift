@@ -83,5 +83,5 @@ enum Wording {
   }
 
   /// An input's name as reports have it, made safe for terminals.
-  static func name(_ display: String) -> String { PathBytes(display: display).printable }
+  static func name(_ display: String) -> String { oneLine(PathBytes(display: display).printable) }
 }
