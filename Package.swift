@@ -59,7 +59,7 @@ let package = Package(
 
     // The program with a stage that crashes and hangs, for tests of what a run outlives.
     .executableTarget(
-      name: "pipeline-faulty", dependencies: ["PipelineCommand", "Stages", "PipelineKit", "JobSyntax"],
+      name: "pipeline-faulty", dependencies: ["PipelineCommand", "Engine", "Stages", "PipelineKit", "JobSyntax"],
       path: "Tests/Support/Faulty"),
 
     // What tests share: temporary folders, pictures made in code, running the program.

@@ -22,6 +22,8 @@ public struct RunOutcome: Sendable {
   public var finishErrors: [StageError]
   /// Why no item could be started at all.
   public var startError: StageError?
+  /// All inputs of the job, where the run was one shard of it.
+  public var list = InputsDigest()
 
   /// Interrupted, then a limit, then failures: the first that applies.
   public var exitCode: Int32 {
@@ -105,9 +107,11 @@ public final class JobRun: Sendable {
     self.options = options
     workers = max(1, options.jobs ?? Machine.processors)
     started = identity.started
+    let parts = [options.shard?.label, identity.part].compactMap(\.self)
     values = RunValues(
       baseFolder: job.baseFolder, runID: identity.runID, runDate: RunClock.day(of: started, zone: job.timeZone),
-      shard: identity.part, followsCutRun: history?.followsCutRun ?? identity.followsCutRun)
+      shard: parts.isEmpty ? nil : parts.joined(separator: "-"),
+      followsCutRun: history?.followsCutRun ?? identity.followsCutRun)
     keepsSourceHash = job.namesSourceHash || history != nil || identity.keepsHistory
     names = OutputNames(job: job, run: values)
     if let past {
@@ -118,11 +122,13 @@ public final class JobRun: Sendable {
   }
 
   /// Works out what there is to do. Reads folders, lists and manifests, but no picture.
-  public func plan() throws(PlanError) -> RunPlan { try Planner.plan(job, run: values, history: history) }
+  public func plan() throws(PlanError) -> RunPlan {
+    try Planner.plan(job, run: values, shard: options.shard, history: history)
+  }
 
   /// Where an item's outputs go, in the order of the chain; nil for names that are only known during the run.
   public func outputs(of plan: RunPlan, at index: Int) -> [PathBytes?] {
-    names.all(for: plan.identity(of: plan.inputs[index]))
+    names.all(for: plan.identity(of: plan.inputs[index], at: index))
   }
 
   var openEndedFolders: Set<PathBytes> { names.openEndedFolders }
@@ -184,6 +190,7 @@ public final class JobRun: Sendable {
           ("job", .string(String(decoding: jobText, as: UTF8.self))), ("file", .string(job.file)),
           ("folder", .string(job.baseFolder.display)), ("run", .string(values.runID)), ("started", .number(started)),
           ("history", .bool(history != nil)), ("followsCutRun", .bool(values.followsCutRun)),
+          ("shard", options.shard.map { .string($0.label) } ?? nil),
         ]))
     var canTakeUp = spool?.attach(journal) ?? false
     if past == nil, canTakeUp {
@@ -208,16 +215,23 @@ public final class JobRun: Sendable {
     // After a crash at the end, or in a run that is being stopped, all that is left to do is to tell.
     let isAllDone = past?.isAtEnd ?? false
     let isStopped = past != nil && state.withLock { $0.pendingStop != nil }
-    let stages = plan.workCount > 0 && !isAllDone && !isStopped ? try makeStages(workCount: plan.workCount) : []
+    let preparing = ContinuousClock.now
+    let made =
+      plan.workCount > 0 && !isAllDone && !isStopped
+      ? try makeStages(workCount: plan.workCount, within: job.deadline.map { .seconds($0) }) : []
+    let stages = made ?? []
     let (journal, launcher, canTakeUp, replaced) = state.withLock {
       ($0.journal, $0.launcher, $0.canTakeUp, $0.replacedInputs)
     }
     let stopsOnFailure = options.failFast || job.onError == .stop
+    // Of libvips and of the lanes.
+    let threads = workers * 4 + 16
     let executor = Executor(
       stages: stages,
       configuration: .init(
-        computeWorkers: workers, memoryLimit: job.memoryLimit ?? Machine.memory / 2,
-        itemDeadline: .seconds(job.itemDeadline), deadline: job.deadline.map { .seconds($0) },
+        computeWorkers: workers, memoryLimit: job.memoryLimit ?? Machine.memoryForPictures(threads: threads),
+        memoryBound: MachineLimits.read().bound(forThreads: threads),
+        itemDeadline: .seconds(job.itemDeadline), deadline: job.deadline.map { .seconds($0) - (.now - preparing) },
         graceTime: .seconds(job.graceTime), stopsOnFailure: stopsOnFailure),
       itemCount: plan.inputs.count, run: values, protected: plan.protected,
       claims: claims, journal: journal, past: past.map { Self.past($0) }, launcher: launcher,
@@ -227,7 +241,7 @@ public final class JobRun: Sendable {
         let item = plan.item(at: index)
         // A report without the outputs of what is up to date would be of use to nobody who looks for them.
         if let history, options.keepsReport, case .decided(var record) = item, record.status == .skipped {
-          record.outputs = history.outputs(of: plan.identity(of: plan.inputs[index]))
+          record.outputs = history.outputs(of: plan.identity(of: plan.inputs[index], at: index))
           return .decided(record)
         }
         guard replaced.contains(index), case .run(let identity) = item else { return item }
@@ -238,6 +252,7 @@ public final class JobRun: Sendable {
       return state.pendingStop
     }
     if let pending { executor.stop(pending) }
+    if made == nil { executor.stop(.deadline) }
     if stopsOnFailure, let past, past.counts[.failed] > 0 { executor.stop(.failure) }
     let begin = ContinuousClock.now
     journal?.begin()
@@ -256,12 +271,14 @@ public final class JobRun: Sendable {
     return RunOutcome(
       counts: result.counts, stop: result.stop, wallSeconds: wall,
       cpuSeconds: usage.cpuSeconds, peakBytes: usage.peakBytes, workers: workers,
-      abandonedWorkers: result.hungWorkers, crashes: journal?.crashes ?? 0, finishErrors: finishErrors)
+      abandonedWorkers: result.hungWorkers, crashes: journal?.crashes ?? 0, finishErrors: finishErrors,
+      list: plan.list)
   }
 
   /// The picture has been replaced by its result, which must not be taken for the picture and worked on again.
   private static func replacedRecord(of identity: ItemIdentity) -> ItemRecord {
-    var record = ItemRecord(index: identity.index, input: identity.name.display, status: .failed)
+    var record = ItemRecord(
+      index: identity.index, inputIndex: identity.inputIndex, input: identity.name.display, status: .failed)
     record.error = StageError(
       "crash", "the program crashed when the picture had been replaced by its result and this was not yet checked",
       hint: "look at the picture; a run that does not replace its inputs could have tried again")
@@ -282,7 +299,8 @@ public final class JobRun: Sendable {
       switch plan.item(at: index) {
       case .decided(let decided): record = decided
       case .run(let identity):
-        var untried = ItemRecord(index: index, input: identity.name.display, status: .notAttempted)
+        var untried = ItemRecord(
+          index: index, inputIndex: identity.inputIndex, input: identity.name.display, status: .notAttempted)
         untried.reason = "the run could not start"
         record = untried
       }
@@ -292,7 +310,8 @@ public final class JobRun: Sendable {
     let usage = Machine.usage
     return RunOutcome(
       counts: counts, stop: nil, wallSeconds: 0, cpuSeconds: usage.cpuSeconds, peakBytes: usage.peakBytes,
-      workers: workers, abandonedWorkers: 0, crashes: past?.crashes ?? 0, finishErrors: [], startError: error)
+      workers: workers, abandonedWorkers: 0, crashes: past?.crashes ?? 0, finishErrors: [], startError: error,
+      list: plan.list)
   }
 
   /// Ends the run early, from any thread: items in flight get the grace time; the second call ends them at once.
@@ -327,6 +346,18 @@ public final class JobRun: Sendable {
       }
     }
     let stop: JSONText = outcome.stop.map { .string($0.text) } ?? nil
+    let shard: [(String, JSONText)] =
+      options.shard.map { shard in
+        [
+          (
+            "shard",
+            .object([
+              ("index", .integer(shard.index)), ("count", .integer(shard.count)),
+              ("inputs", .integer(outcome.list.count)), ("inputsDigest", .string(outcome.list.digest)),
+            ])
+          )
+        ]
+      } ?? []
     return .object(
       [
         ("id", .string(values.runID)), ("job", .string(job.name)), ("file", .string(job.file)),
@@ -334,7 +365,7 @@ public final class JobRun: Sendable {
         ("wallSeconds", .number(Self.rounded(outcome.wallSeconds))),
         ("cpuSeconds", .number(Self.rounded(outcome.cpuSeconds))), ("peakBytes", .integer(outcome.peakBytes)),
         ("workers", .integer(outcome.workers)), ("crashes", .integer(outcome.crashes)), ("versions", .object(versions)),
-      ] + other + [
+      ] + shard + other + [
         ("stop", stop),
         (
           "errors",
@@ -350,6 +381,23 @@ public final class JobRun: Sendable {
   }
 
   private static func rounded(_ seconds: Double) -> Double { (seconds * 1000).rounded() / 1000 }
+
+  /// Makes the stages within the run's deadline, which a model that is fetched may use up.
+  ///
+  /// - Returns: nil when the time was over before they were ready. What is still busy with them is left behind.
+  private func makeStages(workCount: Int, within limit: Duration?) throws(StageError) -> [ExecutableStage]? {
+    guard let limit else { return try makeStages(workCount: workCount) }
+    let result = Mutexed<Result<[ExecutableStage], StageError>?>(nil)
+    let done = DispatchSemaphore(value: 0)
+    DispatchQueue(label: "pipeline.start").async { [self] in
+      let made: Result<[ExecutableStage], StageError>
+      do throws(StageError) { made = .success(try makeStages(workCount: workCount)) } catch { made = .failure(error) }
+      result.value.withLock { $0 = made }
+      done.signal()
+    }
+    _ = done.wait(timeout: .now() + limit / .seconds(1))
+    return try result.value.withLock { $0 }?.get()
+  }
 
   func makeStages(workCount: Int) throws(StageError) -> [ExecutableStage] {
     Machine.boundAllocator(workers: workers)
@@ -371,7 +419,9 @@ public final class JobRun: Sendable {
       do throws(StageError) {
         stages.append(
           ExecutableStage(
-            label: stage.label, plan: stage.plan, stage: try stage.descriptor.make(stage.settings, resources)))
+            label: stage.label, plan: stage.plan, stage: try stage.descriptor.make(stage.settings, resources),
+            predecessor: stage.predecessor, condition: stage.condition,
+            isBranch: stage.descriptor.spec.branchesField != nil))
       } catch {
         _ = Self.finish(stages)
         var error = error
@@ -421,7 +471,7 @@ public final class JobRun: Sendable {
     func itemEnded(_ record: ItemRecord, finished: Int) {
       spool?.append(record)
       // The outputs are on disk by now; the ledger's commit is the last word.
-      history?.book(record, plan.identity(of: plan.inputs[record.index]))
+      history?.book(record, plan.identity(of: plan.inputs[record.index], at: record.index))
       journal?.end(record.index, record.status)
       next.itemEnded(record, finished: finished)
     }

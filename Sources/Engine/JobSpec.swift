@@ -104,7 +104,7 @@ public enum JobSpec {
     static let memory = Field<Int?>.integer(
       "memory", in: 16_777_216...1_000_000_000_000_000, unit: "bytes",
       help:
-        "estimated bytes that items in flight may hold together; half of the machine's memory when absent. An item that alone asks for more runs alone"
+        "estimated bytes that items in flight may hold together; when absent, half of what is free under the limits of machine, control group and `ulimit -v`. An item that alone asks for more runs alone"
     )
     static let results = Field<Int>.integer(
       "results", in: 0...1_000_000_000_000_000, default: 2_147_483_648, unit: "bytes",
@@ -136,12 +136,21 @@ public enum JobSpec {
           })
       ),
     ])
-    let body = FieldPages.objectSchema(shape, stages: stage)
+    // No stage can have a name with a colon.
+    let reference: JSONText = .object([("$ref", "#/$defs/job:stage")])
+    let body = FieldPages.objectSchema(shape, stages: reference)
     guard case .object(let members) = body else { return body }
     return .object(
       [
         ("$schema", "https://json-schema.org/draft/2020-12/schema"),
         ("title", "pipeline job file"),
-      ] + members + [("$defs", .object(registry.all.map { ($0.spec.name, $0.spec.schema) }))])
+      ] + members + [
+        (
+          "$defs",
+          .object(
+            [("job:stage", stage), (Condition.schemaName, Condition.schema)]
+              + registry.all.map { ($0.spec.name, $0.spec.schema(stages: reference)) })
+        )
+      ])
   }
 }

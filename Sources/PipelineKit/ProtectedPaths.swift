@@ -4,8 +4,8 @@
 /// knows.
 public struct ProtectedPaths: Sendable {
   /// Sorted hashes instead of paths: 8 bytes for each place. A million outputs hit one of a million inputs by chance
-  /// once in 10⁷ runs.
-  private var inputs: [Int] = []
+  /// once in 10⁷ runs. Stable ones, which another process can go on with.
+  public private(set) var inputHashes: [UInt64] = []
   /// What the job reads besides, with the words for it.
   private var others: [PathBytes: String] = [:]
 
@@ -29,9 +29,19 @@ public struct ProtectedPaths: Sendable {
     inputs: some Sequence<PathBytes>, others: [(path: PathBytes, what: String)], resolver: inout FolderResolver
   ) {
     for path in inputs {
-      for place in resolver.places(of: path) { self.inputs.append(place.hashValue) }
+      for place in resolver.places(of: path) { inputHashes.append(place.stableHash) }
     }
-    self.inputs.sort()
+    inputHashes.sort()
+    add(others, &resolver)
+  }
+
+  /// - Parameter inputHashes: those of another value, made for the same inputs.
+  public init(inputHashes: [UInt64], others: [(path: PathBytes, what: String)], resolver: inout FolderResolver) {
+    self.inputHashes = inputHashes
+    add(others, &resolver)
+  }
+
+  private mutating func add(_ others: [(path: PathBytes, what: String)], _ resolver: inout FolderResolver) {
     for (path, what) in others {
       for place in resolver.places(of: path) where self.others[place] == nil { self.others[place] = what }
     }
@@ -50,19 +60,19 @@ public struct ProtectedPaths: Sendable {
         "output-overwrites-input", "the output \(path.printable) is \(what), which this job reads",
         hint: "write elsewhere")
     }
-    guard !mayReplaceInputs, holdsInput(resolved.hashValue) else { return nil }
+    guard !mayReplaceInputs, holdsInput(resolved.stableHash) else { return nil }
     return StageError(
       "output-overwrites-input", "the output \(path.printable) is an input",
       hint: "write elsewhere, or set \"inPlace\": true to replace inputs")
   }
 
-  private func holdsInput(_ hash: Int) -> Bool {
+  private func holdsInput(_ hash: UInt64) -> Bool {
     var low = 0
-    var high = inputs.count
+    var high = inputHashes.count
     while low < high {
       let middle = (low + high) / 2
-      if inputs[middle] < hash { low = middle + 1 } else { high = middle }
+      if inputHashes[middle] < hash { low = middle + 1 } else { high = middle }
     }
-    return low < inputs.count && inputs[low] == hash
+    return low < inputHashes.count && inputHashes[low] == hash
   }
 }

@@ -144,6 +144,22 @@ public struct Refusal: Sendable {
   }
 }
 
+/// What a stage drops items by.
+public struct ItemFilter: Sendable {
+  /// Holds for items that stay.
+  public var condition: Condition
+  /// Why others are dropped; nil for words made from the condition.
+  public var reason: String?
+
+  public init(_ condition: Condition, reason: String?) {
+    self.condition = condition
+    self.reason = reason
+  }
+
+  /// Why an item for which the condition does not hold is dropped.
+  public var text: String { reason ?? "it is not so that \(condition)" }
+}
+
 /// What a stage needs, gives and costs with its settings; lint, planner and executor work from this.
 public struct StagePlan: Sendable {
   public var lane: Lane
@@ -186,6 +202,8 @@ public struct StagePlan: Sendable {
   public var frames: FrameHandling
   /// Whether the stage, straight after decode, has the picture shrunk while it loads, so that it is never held whole.
   public var shrinksOnLoad: Bool
+  /// What the stage does, where all it does is to drop items: what is known beforehand is then decided by the planner.
+  public var filter: ItemFilter?
   /// Width and height after the stage; nil where they stay.
   public var resultSize: (@Sendable (_ width: Int, _ height: Int) -> (Int, Int))?
 

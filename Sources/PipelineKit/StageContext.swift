@@ -184,6 +184,8 @@ public struct StageContext: Sendable {
   public let claims: OutputClaims
   /// What no output may replace.
   public let protected: ProtectedPaths
+  /// What is known about the mask made last on the item's way here.
+  public let matte: MatteRecord?
   private let cancelled: @Sendable () -> Bool
   private var kept: (@Sendable (Item) -> KeptResults?)?
   /// Whether the item's parts are frames of one picture: a warning of a kind that this stage gave already is left out.
@@ -191,7 +193,7 @@ public struct StageContext: Sendable {
 
   public init(
     stage: String, run: RunValues, journal: ItemJournal, temporaries: TemporaryFiles,
-    claims: OutputClaims = OutputClaims(), protected: ProtectedPaths = ProtectedPaths(),
+    claims: OutputClaims = OutputClaims(), protected: ProtectedPaths = ProtectedPaths(), matte: MatteRecord? = nil,
     kept: (@Sendable (Item) -> KeptResults?)? = nil, cancelled: @escaping @Sendable () -> Bool = { false }
   ) {
     self.stage = stage
@@ -201,6 +203,7 @@ public struct StageContext: Sendable {
     self.temporaries = temporaries
     self.claims = claims
     self.protected = protected
+    self.matte = matte
     self.cancelled = cancelled
   }
 
@@ -267,7 +270,7 @@ public enum TemplateValues {
     case .itemStem: return .success(identity.name.stem.bytes)
     case .itemName: return .success(identity.name.lastComponent.bytes)
     case .itemExt: return .success(identity.name.fileExtension.bytes)
-    case .itemIndex: return .success(Array(String(identity.index).utf8))
+    case .itemIndex: return .success(Array(String(identity.inputIndex).utf8))
     case .itemHash:
       // The bytes that the picture was made from: the file may be another by now.
       if let hash = item?.sourceHash { return .success(Array(hash.utf8)) }

@@ -47,7 +47,7 @@ public enum TemplateVariable: Sendable, Hashable {
     case .itemStem: "the input's file name without its ending"
     case .itemName: "the input's file name"
     case .itemExt: "the input's ending as written, without the dot"
-    case .itemIndex: "the input's place in the run, from 0"
+    case .itemIndex: "the input's place among all inputs, from 0"
     case .itemHash: "SHA-256 of the input's bytes, 64 hex digits"
     case .itemColumn: "a column of the manifest"
     case .imageWidth: "the picture's width in pixels at this stage"

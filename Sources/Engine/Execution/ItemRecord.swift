@@ -9,6 +9,8 @@ public enum ItemStatus: String, Sendable, CaseIterable {
 /// Everything that is reported about one item.
 public struct ItemRecord: Sendable {
   public var index: Int
+  /// The place among all inputs of the job, from 0: another than `index` in a shard.
+  public var inputIndex: Int
   /// The input as found; bytes that are not UTF-8 percent-escaped.
   public var input: String
   public var status: ItemStatus
@@ -25,15 +27,19 @@ public struct ItemRecord: Sendable {
   /// Why an item was skipped, dropped, put aside for review or not attempted.
   public var reason: String?
 
-  public init(index: Int, input: String, status: ItemStatus) {
+  /// - Parameter inputIndex: `index`, where nil.
+  public init(index: Int, inputIndex: Int? = nil, input: String, status: ItemStatus) {
     self.index = index
+    self.inputIndex = inputIndex ?? index
     self.input = input
     self.status = status
   }
 
   /// The item's object in the report.
   public var json: JSONText {
-    var members: [(String, JSONText)] = [("input", .string(input)), ("status", .string(status.rawValue))]
+    var members: [(String, JSONText)] = [
+      ("index", .integer(inputIndex)), ("input", .string(input)), ("status", .string(status.rawValue)),
+    ]
     if let reason { members.append(("reason", .string(reason))) }
     members.append(("outputs", .array(outputs.map(\.json))))
     members.append(("stages", Self.json(timings: timings)))

@@ -93,7 +93,7 @@ public struct PastRun: Sendable {
   /// Whether an item has ended before the crash.
   public func hasEnded(_ index: Int) -> Bool { if case .ended = journal[index] { true } else { false } }
 
-  func input(at index: Int) -> PathBytes { file.inputs[index].path }
+  func input(at index: Int) -> PathBytes { file.inputs.path(at: index) }
 
   var identity: RunIdentity {
     var identity = file.identity
@@ -108,7 +108,9 @@ public struct PastRun: Sendable {
     plan.decisions = file.decisions
     plan.countOccurrences()
     var resolver = FolderResolver()
-    plan.protected = Planner.protectedPaths(of: job, inputs: plan.inputs, resolver: &resolver)
+    plan.list = file.list
+    plan.protected = ProtectedPaths(
+      inputHashes: file.protectedInputs, others: Planner.otherFiles(of: job), resolver: &resolver)
     return plan
   }
 }

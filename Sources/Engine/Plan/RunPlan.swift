@@ -13,11 +13,14 @@ public struct RunPlan: Sendable {
   /// Why an item is not worked on.
   public enum Decision: Sendable, Hashable {
     case skip(String)
-    case fail(StageError, stage: String)
+    /// A filter drops it, for this reason.
+    case drop(String)
+    // Apart, since most decisions of a long run are skips.
+    indirect case fail(StageError, stage: String)
   }
 
-  /// The inputs, in order.
-  public internal(set) var inputs: [InputItem] = []
+  /// The inputs, in order; in a shard its own.
+  public internal(set) var inputs = InputList()
   /// Only for items that are not simply worked on, by index.
   public internal(set) var decisions: [Int: Decision] = [:]
   /// Why items are worked on, by index; only where this was asked for.
@@ -29,6 +32,9 @@ public struct RunPlan: Sendable {
   /// Problems of the plan: collisions and refusals. Errors keep the run from starting.
   public internal(set) var findings: [Diagnostic] = []
 
+  /// All inputs of the job, those of other shards too.
+  public internal(set) var list = InputsDigest()
+
   /// What no output may replace.
   public internal(set) var protected = ProtectedPaths()
 
@@ -39,22 +45,29 @@ public struct RunPlan: Sendable {
   public func item(at index: Int) -> PlannedItem {
     let input = inputs[index]
     switch decisions[index] {
-    case nil: return .run(identity(of: input))
+    case nil: return .run(identity(of: input, at: index))
     case .skip(let reason):
-      var record = ItemRecord(index: index, input: input.name.display, status: .skipped)
+      var record = ItemRecord(
+        index: index, inputIndex: input.index, input: input.name.display, status: .skipped)
+      record.reason = reason
+      return .decided(record)
+    case .drop(let reason):
+      var record = ItemRecord(index: index, inputIndex: input.index, input: input.name.display, status: .dropped)
       record.reason = reason
       return .decided(record)
     case .fail(let error, let stage):
-      var record = ItemRecord(index: index, input: input.name.display, status: .failed)
+      var record = ItemRecord(
+        index: index, inputIndex: input.index, input: input.name.display, status: .failed)
       record.error = error
       record.failedStage = stage
       return .decided(record)
     }
   }
 
-  func identity(of input: InputItem) -> ItemIdentity {
+  /// - Parameter index: the place in the run.
+  func identity(of input: InputItem, at index: Int) -> ItemIdentity {
     ItemIdentity(
-      index: input.index, path: input.path, name: input.name, directory: input.relativeDirectory,
+      index: index, inputIndex: input.index, path: input.path, name: input.name, directory: input.relativeDirectory,
       columns: input.columns, occurrence: occurrences[input.index] ?? 0)
   }
 
@@ -67,4 +80,36 @@ public struct RunPlan: Sendable {
       if before > 0 { occurrences[input.index] = before }
     }
   }
+}
+
+/// What is known of all of a job's inputs, so that shards can be told to have seen the same.
+public struct InputsDigest: Sendable, Hashable {
+  public internal(set) var count = 0
+  private var hash = StableHash()
+
+  /// 16 hex digits that follow from the names of all inputs and their order.
+  public var digest: String {
+    let digits = String(hash.value, radix: 16)
+    return String(repeating: "0", count: 16 - digits.count) + digits
+  }
+
+  init() {}
+
+  /// As `count` and `state` were.
+  init(count: Int, state: UInt64) {
+    self.count = count
+    hash = StableHash(state: state)
+  }
+
+  var state: UInt64 { hash.state }
+
+  mutating func add(_ name: PathBytes) {
+    count += 1
+    hash.add(name.bytes)
+    // No path holds it.
+    hash.add([0])
+  }
+
+  public static func == (a: InputsDigest, b: InputsDigest) -> Bool { a.count == b.count && a.state == b.state }
+  public func hash(into hasher: inout Hasher) { hasher.combine(state) }
 }

@@ -16,8 +16,11 @@ struct PlanFile {
   var baseFolder: PathBytes
   /// Where the report goes; absolute.
   var reportPath: PathBytes?
-  var inputs: [InputItem] = []
+  var inputs = InputList()
   var decisions: [Int: RunPlan.Decision] = [:]
+  var list = InputsDigest()
+  /// Inputs that no output may replace, those of other shards too, by their stable hashes.
+  var protectedInputs: [UInt64] = []
 
   // MARK: Writing
 
@@ -44,6 +47,7 @@ struct PlanFile {
       writer.put(isEnd ? [] : name)
       writer.put(UInt64(isEnd ? name.count : 0))
       writer.put(input.relativeDirectory.bytes)
+      writer.put(UInt64(input.index))
       writer.put(UInt64(input.declaration))
       writer.put(UInt64(input.line ?? 0))
       writer.put(UInt64(input.columns.count))
@@ -59,11 +63,19 @@ struct PlanFile {
       case .skip(let reason):
         writer.put(optional: nil)
         writer.put(reason)
+      case .drop(let reason):
+        // No stage has an empty label.
+        writer.put(optional: "")
+        writer.put(reason)
       case .fail(let error, let stage):
         writer.put(optional: stage)
         writer.put(error.json.rendered())
       }
     }
+    writer.put(UInt64(list.count))
+    writer.put(list.state)
+    writer.put(UInt64(protectedInputs.count))
+    for hash in protectedInputs { writer.put(hash) }
     guard writer.flush() else {
       close(descriptor)
       return nil
@@ -119,9 +131,10 @@ struct PlanFile {
     self.jobFile = jobFile
     self.baseFolder = PathBytes(bytes: baseFolder)
     reportPath = report.map { PathBytes(display: $0) }
-    for index in 0..<count {
+    for _ in 0..<count {
       guard let path = reader.bytes(), let name = reader.bytes(), let suffix = reader.number(),
-        let directory = reader.bytes(), let declaration = reader.number(), let line = reader.number(),
+        let directory = reader.bytes(), let index = reader.number(), let declaration = reader.number(),
+        let line = reader.number(),
         let columnCount = reader.number(), suffix <= path.count
       else { return nil }
       var columns: [String: String] = [:]
@@ -135,6 +148,7 @@ struct PlanFile {
           relativeDirectory: PathBytes(bytes: directory), index: Int(index), columns: columns,
           declaration: Int(declaration), line: line == 0 ? nil : Int(line)))
     }
+    inputs.finish()
     guard let decisionCount = reader.number() else { return nil }
     for _ in 0..<decisionCount {
       guard let index = reader.number(), let stage = reader.optionalText(), let text = reader.bytes() else {
@@ -144,9 +158,19 @@ struct PlanFile {
         decisions[Int(index)] = .skip(String(decoding: text, as: UTF8.self))
         continue
       }
+      guard !stage.isEmpty else {
+        decisions[Int(index)] = .drop(String(decoding: text, as: UTF8.self))
+        continue
+      }
       guard let node = StrictJSON.parse(SourceFile(name: "decision", text: text)).root, let error = StageError(node)
       else { return nil }
       decisions[Int(index)] = .fail(error, stage: stage)
+    }
+    guard let listed = reader.number(), let state = reader.number(), let hashCount = reader.number() else { return nil }
+    list = InputsDigest(count: Int(listed), state: state)
+    for _ in 0..<hashCount {
+      guard let hash = reader.number() else { return nil }
+      protectedInputs.append(hash)
     }
   }
 
@@ -165,6 +189,8 @@ struct PlanFile {
       identity: identity, jobText: jobText, jobFile: job.file, baseFolder: job.baseFolder, reportPath: reportPath)
     inputs = plan.inputs
     decisions = plan.decisions
+    list = plan.list
+    protectedInputs = plan.protected.inputHashes
   }
 
   private struct Reader {

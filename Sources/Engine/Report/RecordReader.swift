@@ -39,6 +39,23 @@ extension StageError {
   }
 }
 
+extension TailEnd {
+  var json: JSONText {
+    var members: [(String, JSONText)] = [("status", .string(status.rawValue))]
+    if let stage { members.append(("stage", .string(stage))) }
+    if let error { members.append(("error", error.json)) }
+    if let reason { members.append(("reason", .string(reason))) }
+    return .object(members)
+  }
+
+  init?(_ node: JSONNode) {
+    guard let status = node["status"]?.stringValue.flatMap({ ItemStatus(rawValue: $0) }) else { return nil }
+    self.init(
+      status, stage: node["stage"]?.stringValue, error: node["error"].flatMap { StageError($0) },
+      reason: node["reason"]?.stringValue)
+  }
+}
+
 extension ItemRecord {
   static func timings(_ node: JSONNode?) -> [(stage: String, milliseconds: Double)] {
     (node?.arrayValue ?? []).compactMap { entry in
@@ -64,7 +81,7 @@ extension ItemRecord {
     guard let input = node["input"]?.stringValue,
       let status = node["status"]?.stringValue.flatMap({ ItemStatus(rawValue: $0) })
     else { return nil }
-    self.init(index: index, input: input, status: status)
+    self.init(index: index, inputIndex: node["index"]?.numberValue?.integer, input: input, status: status)
     outputs = (node["outputs"]?.arrayValue ?? []).compactMap { OutputRecord($0) }
     timings = Self.timings(node["stages"])
     warnings = Self.warnings(node["warnings"])

@@ -1,4 +1,5 @@
 import Engine
+import Glibc
 import JobSyntax
 import PipelineKit
 
@@ -18,6 +19,21 @@ enum JobOptions {
     "input", "GLOB", repeats: true, help: "takes these files instead of the job's input; relative to the current folder"
   )
   static let format = Option<LogFormat>.choice("format", help: "how the result is written (default text)")
+  static let shard = Option<ShardChoice>(
+    "shard", "I/N|auto[/N]",
+    help: "works on one of N equal parts of the inputs, counted from 1; auto finds which in the environment of a Slurm "
+      + "array, a Kubernetes indexed Job (auto/N), an AWS Batch array, or a GitLab, Buildkite or CircleCI parallel job",
+    expected: "I/N with I from 1 to N, auto, or auto/N", convert: { ShardChoice(parsing: $0) })
+
+  /// The shard that `--shard` means; nil without one.
+  static func shard(_ arguments: ParsedArguments) throws(UsageError) -> Shard? {
+    guard let choice = arguments[shard] else { return nil }
+    do throws(ShardError) {
+      return try choice.shard { name in getenv(name).map { String(cString: $0) } }
+    } catch {
+      throw UsageError(error.message, hint: error.hint)
+    }
+  }
 
   /// A loader with `--set` and `--input` filled in.
   static func loader(_ arguments: ParsedArguments, _ registry: StageRegistry) throws(UsageError) -> JobLoader {

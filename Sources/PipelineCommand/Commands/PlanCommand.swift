@@ -12,7 +12,7 @@ enum PlanCommand {
       "Exit codes: 0 run can start, 2 wrong command line, 3 wrong job file or outputs that collide, 4 input missing.",
     ],
     operand: JobOptions.job,
-    options: [JobOptions.set, JobOptions.input, JobOptions.format] + StateOptions.deciding,
+    options: [JobOptions.set, JobOptions.input, JobOptions.shard, JobOptions.format] + StateOptions.deciding,
     examples: ["pipeline plan job.json", "pipeline plan job.json --format json"],
     run: run)
 
@@ -20,6 +20,7 @@ enum PlanCommand {
   {
     let loader = try JobOptions.loader(arguments, invocation.registry)
     let historyOptions = try StateOptions.history(arguments)
+    let shard = try JobOptions.shard(arguments)
     let terminal = Terminal(2)
     let renderer = DiagnosticRenderer(width: terminal.diagnosticWidth)
     func show(_ diagnostics: [Diagnostic], _ sources: [SourceFile]) {
@@ -44,13 +45,15 @@ enum PlanCommand {
     var history: RunHistory?
     do throws(StageError) {
       // Nothing is made by looking: where no run was, there is none to remember.
-      if let ledger = try Ledger.open(StateOptions.folder(arguments, job), .readOnly) {
+      if let ledger = try Ledger.open(StateOptions.folder(arguments, job, shard: shard), .readOnly) {
         history = try RunHistory(job, ledger: ledger, folder: nil, options: historyOptions)
       }
     } catch {
       return fail(error)
     }
-    let run = JobRun(job: job, options: RunOptions(), history: history)
+    var options = RunOptions()
+    options.shard = shard
+    let run = JobRun(job: job, options: options, history: history)
     let plan: RunPlan
     do throws(PlanError) {
       plan = try run.plan()
@@ -84,13 +87,18 @@ enum PlanCommand {
         let reason = plan.reasons[index].map { " (\(Wording.oneLine($0)))" } ?? ""
         output.print("\(name) -> \(outputs.isEmpty ? "no file" : outputs.joined(separator: ", "))\(reason)")
       case .skip(let reason): output.print("\(name): skip: \(Wording.oneLine(reason))")
+      case .drop(let reason): output.print("\(name): drop: \(Wording.oneLine(reason))")
       case .fail(let error, _): output.print("\(name): fail: \(Wording.oneLine(error.message))")
       }
     }
-    let (skip, fail) = counts(plan)
+    let (skip, drop, fail) = counts(plan)
     var total = "\(Wording.count(plan.inputs.count, "picture")): \(plan.workCount) to do"
     if skip > 0 { total += ", \(skip) to skip" }
+    if drop > 0 { total += ", \(drop) to drop" }
     if fail > 0 { total += ", \(fail) would fail" }
+    if let shard = run.options.shard {
+      total += "; shard \(shard.index) of \(shard.count), \(plan.list.count) in all"
+    }
     output.print(total)
     let passed = plan.skippedInputs
     guard passed.total > 0 else { return }
@@ -103,10 +111,16 @@ enum PlanCommand {
     }
   }
 
-  private static func counts(_ plan: RunPlan) -> (skip: Int, fail: Int) {
-    var skip = 0
-    for decision in plan.decisions.values { if case .skip = decision { skip += 1 } }
-    return (skip, plan.decisions.count - skip)
+  private static func counts(_ plan: RunPlan) -> (skip: Int, drop: Int, fail: Int) {
+    var (skip, drop) = (0, 0)
+    for decision in plan.decisions.values {
+      switch decision {
+      case .skip: skip += 1
+      case .drop: drop += 1
+      case .fail: break
+      }
+    }
+    return (skip, drop, plan.decisions.count - skip - drop)
   }
 
   private static func json(_ plan: RunPlan, _ run: JobRun, _ renderer: DiagnosticRenderer) -> JSONText {
@@ -116,23 +130,31 @@ enum PlanCommand {
       switch plan.decisions[index] {
       case nil: reason = plan.reasons[index].map { .string($0) } ?? nil
       case .skip(let text): (decision, reason) = ("skip", .string(text))
+      case .drop(let text): (decision, reason) = ("drop", .string(text))
       case .fail(let error, _): (decision, reason) = ("fail", .string(error.message))
       }
       return .object([
-        ("input", .string(plan.inputs[index].name.display)),
+        ("index", .integer(plan.inputs[index].index)), ("input", .string(plan.inputs[index].name.display)),
         ("outputs", .array(run.outputs(of: plan, at: index).map { $0.map { .string($0.display) } ?? nil })),
         ("decision", decision), ("reason", reason),
       ])
     }
-    let (skip, fail) = counts(plan)
+    let (skip, drop, fail) = counts(plan)
     let passed = plan.skippedInputs
+    let shard: JSONText =
+      run.options.shard.map { shard in
+        .object([
+          ("index", .integer(shard.index)), ("count", .integer(shard.count)), ("inputs", .integer(plan.list.count)),
+          ("inputsDigest", .string(plan.list.digest)),
+        ])
+      } ?? nil
     return .object([
-      ("job", .string(run.job.name)), ("items", .array(items)),
+      ("job", .string(run.job.name)), ("shard", shard), ("items", .array(items)),
       (
         "counts",
         .object([
           ("total", .integer(plan.inputs.count)), ("run", .integer(plan.workCount)), ("skip", .integer(skip)),
-          ("fail", .integer(fail)),
+          ("drop", .integer(drop)), ("fail", .integer(fail)),
         ])
       ),
       (

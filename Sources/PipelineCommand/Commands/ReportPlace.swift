@@ -8,7 +8,7 @@ enum ReportPlace {
   /// - Throws: `report-place` of class environment: the folder is missing or not writable, or something is there that
   ///   must not be replaced.
   static func check(
-    _ text: String, jobFile: String, job: Job, inputs: [InputItem], tag: String
+    _ text: String, jobFile: String, job: Job, plan: RunPlan, tag: String
   ) throws(StageError) -> PathBytes {
     let written = PathBytes(text)
     guard let current = written.isAbsolute ? PathBytes("/") : PathBytes.currentFolder else {
@@ -30,10 +30,16 @@ enum ReportPlace {
         }
       }
       let name = path.lastComponent
-      for input in inputs where input.path.lastComponent == name {
+      for input in plan.inputs where input.path.lastComponent == name {
         if input.path.withCString({ stat($0, &other) }) == 0, isSame(status, other) {
           throw failure(text, "it is one of the inputs")
         }
+      }
+      // Inputs of other shards are known by their hashes only.
+      var resolver = FolderResolver()
+      let places = resolver.places(of: path)
+      if places.contains(where: { plan.protected.refusal(of: path, resolved: $0, mayReplaceInputs: false) != nil }) {
+        throw failure(text, "it is one of the inputs")
       }
     }
     // Trying is the only test that also knows read-only mounts and full quotas.

@@ -34,12 +34,14 @@ enum RunCommand {
         + "deadline; 75 another run holds the lock; 129, 130, 143 interrupted by SIGHUP, SIGINT, SIGTERM.",
     ],
     operand: JobOptions.job,
-    options: [JobOptions.set, JobOptions.input, jobs, failFast] + StateOptions.deciding + StateOptions.locking + [
+    options: [JobOptions.set, JobOptions.input, JobOptions.shard, jobs, failFast] + StateOptions.deciding
+      + StateOptions.locking + [
       report, logFormat, quiet, verbose, noProgress,
     ],
     examples: [
       "pipeline run job.json", "pipeline run job.json --set size=800 --report report.json",
       "pipeline run job.json --input 'photos/*.jpg' --jobs 2",
+      "pipeline run job.json --shard 2/4 --report report-2.json",
     ],
     run: run)
 
@@ -63,6 +65,7 @@ enum RunCommand {
     guard !(arguments[quiet] && arguments[verbose]) else {
       throw UsageError("--quiet and --verbose exclude each other")
     }
+    let shard = try JobOptions.shard(arguments)
     if let link = ParentLink.inherited() { serve(link, loader) }
     // The program may have crashed in this very run.
     let past = PastRun.inherited()
@@ -139,12 +142,13 @@ enum RunCommand {
 
     var options = RunOptions()
     options.jobs = arguments[jobs]
+    options.shard = shard
     options.failFast = arguments[failFast]
     options.keepsReport = arguments[report] != nil
     options.isJournaled = true
     options.programVersion = ProgramVersion.text
     let identity = RunIdentity.new()
-    let folder = StateOptions.folder(arguments, job)
+    let folder = StateOptions.folder(arguments, job, shard: shard)
     let lock: StateLock
     let history: RunHistory
     do throws(StageError) {
@@ -193,7 +197,7 @@ enum RunCommand {
     if past == nil, let text = arguments[report] {
       do throws(StageError) {
         reportPlace = try ReportPlace.check(
-          text, jobFile: jobPath, job: job, inputs: plan.inputs, tag: run.values.runID)
+          text, jobFile: jobPath, job: job, plan: plan, tag: run.values.runID)
       } catch {
         return fail(error)
       }

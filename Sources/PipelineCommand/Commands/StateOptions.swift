@@ -49,13 +49,13 @@ enum StateOptions {
   }
 
   /// Where the state of a job's runs is kept: as the command line says, or the job, or beside the job.
-  static func folder(_ arguments: ParsedArguments, _ job: Job, shard: (index: Int, count: Int)? = nil) -> StateFolder {
+  static func folder(_ arguments: ParsedArguments, _ job: Job, shard: Shard? = nil) -> StateFolder {
     let path: PathBytes
     if let given = arguments[state] {
       path = (PathBytes.currentFolder ?? PathBytes("/")).joining(PathBytes(given)).normalised
     } else {
       path = job.stateFolder ?? job.baseFolder.joining(".pipeline")
     }
-    return StateFolder.locate(path, shard: shard)
+    return StateFolder.locate(path, shard: shard.map { ($0.index, $0.count) })
   }
 }

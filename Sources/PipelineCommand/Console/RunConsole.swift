@@ -58,6 +58,8 @@ final class RunConsole: RunObserver {
   func start(_ run: JobRun, _ plan: RunPlan, report: String?) {
     let skipped = plan.decisions.count
     var text = "\(Wording.oneLine(run.job.name)): \(Wording.count(plan.inputs.count, "picture"))"
+    let shard = run.options.shard
+    if let shard { text += " of \(plan.list.count), shard \(shard.index) of \(shard.count)" }
     if skipped > 0 { text += " (\(skipped) decided already)" }
     text += ", \(Wording.count(run.workers, "worker"))"
     if let report { text += ", report \(Wording.oneLine(report))" }
@@ -66,6 +68,7 @@ final class RunConsole: RunObserver {
       [
         ("job", .string(run.job.name)), ("run", .string(run.values.runID)), ("items", .integer(plan.inputs.count)),
         ("toDo", .integer(plan.workCount)), ("workers", .integer(run.workers)),
+        ("shard", shard.map { .string("\($0.index)/\($0.count)") } ?? nil),
       ])
     let passed = plan.skippedInputs
     if passed.total > 0, isVerbose || passed.problems > 0 {

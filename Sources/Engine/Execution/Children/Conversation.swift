@@ -109,7 +109,8 @@ enum Message {
     make(
       "item",
       [
-        ("index", .integer(identity.index)), ("path", .string(identity.path.display)),
+        ("index", .integer(identity.index)), ("inputIndex", .integer(identity.inputIndex)),
+        ("path", .string(identity.path.display)),
         ("name", .string(identity.name.display)), ("directory", .string(identity.directory.display)),
         ("columns", .object(identity.columns.map { ($0.key, .string($0.value)) })),
       ])
@@ -120,7 +121,8 @@ enum Message {
     var columns: [String: String] = [:]
     for member in message["columns"]?.objectValue ?? [] { columns[member.key] = member.value.stringValue }
     return ItemIdentity(
-      index: index, path: path(message), name: path(message, "name"), directory: path(message, "directory"),
+      index: index, inputIndex: message["inputIndex"]?.numberValue?.integer, path: path(message),
+      name: path(message, "name"), directory: path(message, "directory"),
       columns: columns)
   }
 }
