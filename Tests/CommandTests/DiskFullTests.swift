@@ -134,14 +134,14 @@ struct DiskFullTests {
 
   /// A limit of the size of files comes as a signal that would end the program.
   @Test func aLimitOfTheSizeOfFilesIsAnErrorOfTheFile() throws {
-    let proof = try ProofScene(12)
-    proof.reset()
+    // Larger than the ledger, which the limit holds for too.
+    let scene = try Scene(pictures: 4, side: 500)
+    scene.job()
     let result = RunProgram.run(
-      ["--fsize=3000", RunProgram.builtProgram, "run", "job.json"], proof.scene.settings(),
-      program: "/usr/bin/prlimit")
+      ["--fsize=400000", RunProgram.builtProgram, "run", "job.json"], scene.settings(), program: "/usr/bin/prlimit")
     #expect(result.exitCode == 1, "\(result.signal ?? 0) \(result.error)")
     #expect(result.error.contains("File too large"))
-    #expect(proof.temporaries.isEmpty)
-    #expect(proof.faults(in: proof.folder.contents()).isEmpty)
+    #expect(scene.temporaries.isEmpty)
+    #expect(scene.folder.tree().allSatisfy { !$0.hasPrefix("out/p") })
   }
 }

@@ -70,7 +70,7 @@ struct ProofScene {
   }
 
   init(_ count: Int, side: Int = 64, chain: Chain = .one, run: String = "{}") throws {
-    scene = try Scene()
+    scene = try Scene(remembers: true)
     self.count = count
     var random = SeededGenerator(state: 11)
     for index in 0..<count {
