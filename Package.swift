@@ -22,27 +22,31 @@ let package = Package(
     .target(name: "CJPEG", linkerSettings: [.linkedLibrary("jpeg")]),
     .systemLibrary(name: "CPango", pkgConfig: "pangocairo", providers: [.apt(["libpango1.0-dev"])]),
     .systemLibrary(name: "CCurl", pkgConfig: "libcurl", providers: [.apt(["libcurl4-openssl-dev"])]),
+    .systemLibrary(name: "CCrypto", pkgConfig: "libcrypto", providers: [.apt(["libssl-dev"])]),
     .systemLibrary(name: "CSQLite", pkgConfig: "sqlite3", providers: [.apt(["libsqlite3-dev"])]),
     .target(name: "COpenVINO", linkerSettings: [.linkedLibrary("dl")]),
     .target(name: "CSystem"),
 
     // Row 1.
     .target(name: "JobSyntax"),
+    .target(name: "Digest", dependencies: ["CCrypto"]),
 
     // Row 2.
-    .target(name: "Imaging", dependencies: ["CVips", "CZlib", "CDeflate", "CJPEG", "CPango"]),
+    .target(name: "Imaging", dependencies: ["CVips", "CZlib", "CDeflate", "CJPEG", "CPango", "Digest"]),
     .target(
-      name: "Inference", dependencies: ["COpenVINO", "CVips", "JobSyntax"],
+      name: "Inference", dependencies: ["COpenVINO", "CVips", "JobSyntax", "Digest"],
       resources: [.embedInCode("Catalogue/models.json")]),
 
     .target(name: "Transport", dependencies: ["CCurl"]),
 
     // Row 3.
-    .target(name: "PipelineKit", dependencies: ["Imaging", "Inference", "Transport", "JobSyntax", "CSystem"]),
+    .target(
+      name: "PipelineKit",
+      dependencies: ["Imaging", "Inference", "Transport", "JobSyntax", "Digest", "CSystem"]),
 
     // Row 4. These two meet in PipelineKit and do not import each other.
-    .target(name: "Stages", dependencies: ["PipelineKit", "Imaging", "Inference", "JobSyntax"]),
-    .target(name: "Engine", dependencies: ["PipelineKit", "Imaging", "JobSyntax", "CSystem", "CSQLite"]),
+    .target(name: "Stages", dependencies: ["PipelineKit", "Imaging", "Inference", "JobSyntax", "Digest"]),
+    .target(name: "Engine", dependencies: ["PipelineKit", "Imaging", "JobSyntax", "Digest", "CSystem", "CSQLite"]),
 
     // Row 5 and 6.
     .target(
@@ -55,7 +59,7 @@ let package = Package(
 
     // The program with a stage that crashes and hangs, for tests of what a run outlives.
     .executableTarget(
-      name: "pipeline-faulty", dependencies: ["PipelineCommand", "Stages", "PipelineKit", "JobSyntax"],
+      name: "pipeline-faulty", dependencies: ["PipelineCommand", "Engine", "Stages", "PipelineKit", "JobSyntax"],
       path: "Tests/Support/Faulty"),
 
     // What tests share: temporary folders, pictures made in code, running the program.

@@ -106,7 +106,9 @@ public struct JobLoader: Sendable {
     }
     let settings = Settings(reading: root, shape: shape, file: file)
     checkTimeZone(settings, root, &checker)
-    let stages = readStages(root["stages"], &checker)
+    var chains = ChainReader(registry: registry)
+    chains.read(root["stages"], &checker)
+    let stages = chains.stages
     let input: InputDeclaration? =
       if !inputGlobs.isEmpty {
         .files(inputGlobs)
@@ -116,12 +118,11 @@ public struct JobLoader: Sendable {
         nil
       }
     if inputGlobs.isEmpty, let input { checkInput(input, root, folder: folder, &checker) }
-    ChainLinter.check(stages, root: root, input: input, checker: &checker)
+    ChainLinter.check(stages, isWhole: chains.isWhole, input: input, checker: &checker)
     diagnostics += checker.diagnostics
     let found = Self.bounded(diagnostics.sortedByPlace(), file: file)
     // What waits for an unset environment variable leaves a gap without any error.
-    let isWhole = settings.isComplete && stages.count == root["stages"]?.arrayValue?.count
-    guard !found.hasErrors, isWhole, let input else {
+    guard !found.hasErrors, settings.isComplete, chains.isWhole, let input else {
       return LoadedJob(job: nil, diagnostics: found, sources: [source])
     }
 
@@ -143,7 +144,10 @@ public struct JobLoader: Sendable {
         maxProfileBytes: limits?[JobSpec.Limits.maxProfileBytes] ?? DecodeLimits().maxProfileBytes,
         maxMetadataBytes: limits?[JobSpec.Limits.maxMetadataBytes] ?? DecodeLimits().maxMetadataBytes,
         maxExpansion: limits?[JobSpec.Limits.maxExpansion] ?? DecodeLimits().maxExpansion),
-      memoryLimit: limits?[JobSpec.Limits.memory] ?? nil, portable: settings[JobSpec.portable])
+      memoryLimit: limits?[JobSpec.Limits.memory] ?? nil,
+      stateFolder: settings[JobSpec.state].map { folder.joining(PathBytes($0)).normalised },
+      resultBytes: limits?[JobSpec.Limits.results] ?? JobSpec.Limits.results.absent ?? 0,
+      portable: settings[JobSpec.portable])
     return LoadedJob(job: job, diagnostics: found, sources: [source])
   }
 
@@ -201,53 +205,5 @@ public struct JobLoader: Sendable {
         severity: .note, code: "more-findings", message: "\(found.count - most) more findings", file: file, range: nil,
         path: nil))
     return kept
-  }
-
-  private func readStages(_ node: JSONNode?, _ checker: inout FieldChecker) -> [JobStage] {
-    guard let node, let elements = node.arrayValue else { return [] }
-    if elements.isEmpty {
-      checker.report(
-        "empty-chain", "\"stages\" is empty: a job needs at least one stage", at: node.range, path: node.path,
-        expected: "stages", found: "none")
-    }
-    var stages: [JobStage] = []
-    var counts: [String: Int] = [:]
-    for (index, element) in elements.enumerated() {
-      guard element.objectValue != nil else {
-        checker.report(
-          "wrong-type", "a stage is an object such as { \"stage\": \"decode\" }, got \(element.value.typeName)",
-          at: element.range, path: element.path, expected: "an object", found: element.value.typeName)
-        continue
-      }
-      guard let nameNode = element["stage"], let name = nameNode.stringValue else {
-        let at = element["stage"] ?? element
-        checker.report(
-          element["stage"] == nil ? "missing-key" : "wrong-type", "a stage needs its name in \"stage\"", at: at.range,
-          path: at.path, expected: "one of: " + registry.names.joined(separator: ", "),
-          found: element["stage"]?.value.typeName ?? "nothing")
-        continue
-      }
-      guard let descriptor = registry[name] else {
-        let near = NearestName.suggestion(for: name, among: registry.names)
-        checker.report(
-          "unknown-stage", "unknown stage \"\(name)\"", at: nameNode.range, path: nameNode.path,
-          expected: "one of: " + registry.names.joined(separator: ", "), found: name,
-          hint: near.map { "did you mean \"\($0)\"?" } ?? "`pipeline stages` lists them")
-        continue
-      }
-      let before = checker.diagnostics.count
-      checker.check(element, against: descriptor.shape, owner: "stage \"\(name)\"", ignoring: ["stage"])
-      let isSound = !Array(checker.diagnostics[before...]).hasErrors
-      let settings = Settings(reading: element, shape: descriptor.shape, file: checker.file)
-      // A required field that is missing, wrong or not known yet has no value to plan with.
-      guard isSound, settings.isComplete else { continue }
-      checker.append(descriptor.check(settings))
-      counts[name, default: 0] += 1
-      let label = counts[name] == 1 ? name : "\(name) \(counts[name] ?? 1)"
-      stages.append(
-        JobStage(
-          descriptor: descriptor, settings: settings, plan: descriptor.plan(settings), index: index, label: label))
-    }
-    return stages
   }
 }

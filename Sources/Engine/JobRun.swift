@@ -23,7 +23,7 @@ public struct RunOutcome: Sendable {
   /// Why no item could be started at all.
   public var startError: StageError?
   /// All inputs of the job, where the run was one shard of it.
-  public var list = InputList()
+  public var list = InputsDigest()
 
   /// Interrupted, then a limit, then failures: the first that applies.
   public var exitCode: Int32 {
@@ -44,6 +44,10 @@ public struct RunIdentity: Sendable {
   public var started: Double
   /// Goes into the names of temporary files, where another process of the run uses the others.
   public var part: String?
+  /// Whether the run keeps a ledger, so that the hash of every input is wanted.
+  var keepsHistory = false
+  /// See `RunValues.followsCutRun`.
+  var followsCutRun = false
 
   public init(runID: String, started: Double, part: String? = nil) {
     self.runID = runID
@@ -52,7 +56,7 @@ public struct RunIdentity: Sendable {
   }
 
   /// A run that starts now.
-  static func new() -> RunIdentity {
+  public static func new() -> RunIdentity {
     let now = RunClock.now()
     return RunIdentity(runID: RunClock.identifier(of: now), started: now)
   }
@@ -71,6 +75,8 @@ public final class JobRun: Sendable {
   private let spool: ReportSpool?
   private let claims = OutputClaims()
   private let past: PastRun?
+  private let history: RunHistory?
+  private let keepsSourceHash: Bool
   /// After so many crashes all items are worked on in children: each costs the time of a start, and pictures that were
   /// in flight for nothing.
   private static let mostCrashes = 3
@@ -90,7 +96,11 @@ public final class JobRun: Sendable {
   /// - Parameters:
   ///   - identity: of a run that another process has begun; nil for one that starts now.
   ///   - past: the run, where the program has crashed in it.
-  public init(job: Job, options: RunOptions, identity: RunIdentity? = nil, past: PastRun? = nil) {
+  ///   - history: what earlier runs have done, and where this one books; nil for a run that remembers nothing.
+  public init(
+    job: Job, options: RunOptions, identity: RunIdentity? = nil, past: PastRun? = nil, history: RunHistory? = nil
+  ) {
+    self.history = history
     let identity = past?.identity ?? identity ?? .new()
     self.past = past
     self.job = job
@@ -100,7 +110,9 @@ public final class JobRun: Sendable {
     let parts = [options.shard?.label, identity.part].compactMap(\.self)
     values = RunValues(
       baseFolder: job.baseFolder, runID: identity.runID, runDate: RunClock.day(of: started, zone: job.timeZone),
-      shard: parts.isEmpty ? nil : parts.joined(separator: "-"))
+      shard: parts.isEmpty ? nil : parts.joined(separator: "-"),
+      followsCutRun: history?.followsCutRun ?? identity.followsCutRun)
+    keepsSourceHash = job.namesSourceHash || history != nil || identity.keepsHistory
     names = OutputNames(job: job, run: values)
     if let past {
       spool = ReportSpool(continuing: past.journal, keepsAll: options.keepsReport)
@@ -110,11 +122,31 @@ public final class JobRun: Sendable {
   }
 
   /// Works out what there is to do. Reads folders, lists and manifests, but no picture.
-  public func plan() throws(InputError) -> RunPlan { try Planner.plan(job, run: values, shard: options.shard) }
+  public func plan() throws(PlanError) -> RunPlan {
+    try Planner.plan(job, run: values, shard: options.shard, history: history)
+  }
 
   /// Where an item's outputs go, in the order of the chain; nil for names that are only known during the run.
   public func outputs(of plan: RunPlan, at index: Int) -> [PathBytes?] {
     names.all(for: plan.identity(of: plan.inputs[index], at: index))
+  }
+
+  var openEndedFolders: Set<PathBytes> { names.openEndedFolders }
+
+  /// Notes in the ledger that the run begins, and clears what killed runs have left. Called under the ledger's lock,
+  /// before `execute`.
+  ///
+  /// - Throws: `state-write` where the ledger cannot be written.
+  public func begin(_ entry: LedgerRun, _ plan: RunPlan) throws(StageError) {
+    guard let history else { return }
+    try history.begin(entry)
+    let dead = try history.ledger.runs(limit: 1_000).filter { $0.ended == nil && $0.id != entry.id }
+    clearLeftovers(of: dead, plan)
+    for var run in dead {
+      run.ended = RunClock.now()
+      run.stop = "killed"
+      history.ledger.end(run)
+    }
   }
 
   /// Takes in what a run has kept from before a crash: which outputs are written, which failures the summary has.
@@ -157,6 +189,7 @@ public final class JobRun: Sendable {
         [
           ("job", .string(String(decoding: jobText, as: UTF8.self))), ("file", .string(job.file)),
           ("folder", .string(job.baseFolder.display)), ("run", .string(values.runID)), ("started", .number(started)),
+          ("history", .bool(history != nil)), ("followsCutRun", .bool(values.followsCutRun)),
           ("shard", options.shard.map { .string($0.label) } ?? nil),
         ]))
     var canTakeUp = spool?.attach(journal) ?? false
@@ -182,22 +215,35 @@ public final class JobRun: Sendable {
     // After a crash at the end, or in a run that is being stopped, all that is left to do is to tell.
     let isAllDone = past?.isAtEnd ?? false
     let isStopped = past != nil && state.withLock { $0.pendingStop != nil }
-    let stages = plan.workCount > 0 && !isAllDone && !isStopped ? try makeStages(workCount: plan.workCount) : []
+    let preparing = ContinuousClock.now
+    let made =
+      plan.workCount > 0 && !isAllDone && !isStopped
+      ? try makeStages(workCount: plan.workCount, within: job.deadline.map { .seconds($0) }) : []
+    let stages = made ?? []
     let (journal, launcher, canTakeUp, replaced) = state.withLock {
       ($0.journal, $0.launcher, $0.canTakeUp, $0.replacedInputs)
     }
     let stopsOnFailure = options.failFast || job.onError == .stop
+    // Of libvips and of the lanes.
+    let threads = workers * 4 + 16
     let executor = Executor(
       stages: stages,
       configuration: .init(
-        computeWorkers: workers, memoryLimit: job.memoryLimit ?? Machine.memory / 2,
-        itemDeadline: .seconds(job.itemDeadline), deadline: job.deadline.map { .seconds($0) },
+        computeWorkers: workers, memoryLimit: job.memoryLimit ?? Machine.memoryForPictures(threads: threads),
+        memoryBound: MachineLimits.read().bound(forThreads: threads),
+        itemDeadline: .seconds(job.itemDeadline), deadline: job.deadline.map { .seconds($0) - (.now - preparing) },
         graceTime: .seconds(job.graceTime), stopsOnFailure: stopsOnFailure),
       itemCount: plan.inputs.count, run: values, protected: plan.protected,
       claims: claims, journal: journal, past: past.map { Self.past($0) }, launcher: launcher,
-      observer: Recorder(spool: spool, journal: journal, next: observer),
-      items: { index in
+      observer: Recorder(spool: spool, journal: journal, history: history, plan: plan, next: observer),
+      history: history,
+      items: { [history, options] index in
         let item = plan.item(at: index)
+        // A report without the outputs of what is up to date would be of use to nobody who looks for them.
+        if let history, options.keepsReport, case .decided(var record) = item, record.status == .skipped {
+          record.outputs = history.outputs(of: plan.identity(of: plan.inputs[index], at: index))
+          return .decided(record)
+        }
         guard replaced.contains(index), case .run(let identity) = item else { return item }
         return .decided(Self.replacedRecord(of: identity))
       })
@@ -206,6 +252,7 @@ public final class JobRun: Sendable {
       return state.pendingStop
     }
     if let pending { executor.stop(pending) }
+    if made == nil { executor.stop(.deadline) }
     if stopsOnFailure, let past, past.counts[.failed] > 0 { executor.stop(.failure) }
     let begin = ContinuousClock.now
     journal?.begin()
@@ -214,6 +261,9 @@ public final class JobRun: Sendable {
     let result = executor.execute()
     let wall = journal?.elapsed ?? (ContinuousClock.now - begin) / .seconds(1)
     var finishErrors = result.finishErrors + Self.finish(stages)
+    if let history {
+      do throws(StageError) { try history.flush() } catch { finishErrors.append(error) }
+    }
     if isAllDone, let past { finishErrors.append(past.errorOfTheEnd) }
     // Only a run that was cut short leaves any: their writers are gone or will be with the process.
     executor.temporaries.sealAndRemove()
@@ -295,13 +345,7 @@ public final class JobRun: Sendable {
         other.append((name, value))
       }
     }
-    let stop: JSONText =
-      switch outcome.stop {
-      case .interrupted(let signal): .string("signal \(signal)")
-      case .deadline: "deadline"
-      case .failure: "failure"
-      case nil: nil
-      }
+    let stop: JSONText = outcome.stop.map { .string($0.text) } ?? nil
     let shard: [(String, JSONText)] =
       options.shard.map { shard in
         [
@@ -338,6 +382,23 @@ public final class JobRun: Sendable {
 
   private static func rounded(_ seconds: Double) -> Double { (seconds * 1000).rounded() / 1000 }
 
+  /// Makes the stages within the run's deadline, which a model that is fetched may use up.
+  ///
+  /// - Returns: nil when the time was over before they were ready. What is still busy with them is left behind.
+  private func makeStages(workCount: Int, within limit: Duration?) throws(StageError) -> [ExecutableStage]? {
+    guard let limit else { return try makeStages(workCount: workCount) }
+    let result = Mutexed<Result<[ExecutableStage], StageError>?>(nil)
+    let done = DispatchSemaphore(value: 0)
+    DispatchQueue(label: "pipeline.start").async { [self] in
+      let made: Result<[ExecutableStage], StageError>
+      do throws(StageError) { made = .success(try makeStages(workCount: workCount)) } catch { made = .failure(error) }
+      result.value.withLock { $0 = made }
+      done.signal()
+    }
+    _ = done.wait(timeout: .now() + limit / .seconds(1))
+    return try result.value.withLock { $0 }?.get()
+  }
+
   func makeStages(workCount: Int) throws(StageError) -> [ExecutableStage] {
     Machine.boundAllocator(workers: workers)
     do throws(ImagingError) {
@@ -352,13 +413,15 @@ public final class JobRun: Sendable {
     let resources = StageResources(
       run: values, computeWorkers: workers, facts: facts, decodeLimits: job.decodeLimits,
       workingSpace: job.stages.reduce(WorkingSpace()) { $0.union($1.plan.workingSpace) },
-      keepsSourceHash: job.namesSourceHash)
+      keepsSourceHash: keepsSourceHash)
     var stages: [ExecutableStage] = []
     for stage in job.stages {
       do throws(StageError) {
         stages.append(
           ExecutableStage(
-            label: stage.label, plan: stage.plan, stage: try stage.descriptor.make(stage.settings, resources)))
+            label: stage.label, plan: stage.plan, stage: try stage.descriptor.make(stage.settings, resources),
+            predecessor: stage.predecessor, condition: stage.condition,
+            isBranch: stage.descriptor.spec.branchesField != nil))
       } catch {
         _ = Self.finish(stages)
         var error = error
@@ -401,10 +464,14 @@ public final class JobRun: Sendable {
   private struct Recorder: RunObserver {
     let spool: ReportSpool?
     let journal: RunJournal?
+    let history: RunHistory?
+    let plan: RunPlan
     let next: any RunObserver
 
     func itemEnded(_ record: ItemRecord, finished: Int) {
       spool?.append(record)
+      // The outputs are on disk by now; the ledger's commit is the last word.
+      history?.book(record, plan.identity(of: plan.inputs[record.index], at: record.index))
       journal?.end(record.index, record.status)
       next.itemEnded(record, finished: finished)
     }

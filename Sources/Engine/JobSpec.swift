@@ -38,9 +38,14 @@ public enum JobSpec {
     "limits",
     ObjectShape([
       Limits.maxPixels, Limits.maxSide, Limits.maxFrames, Limits.maxProfileBytes, Limits.maxMetadataBytes,
-      Limits.maxExpansion, Limits.memory,
+      Limits.maxExpansion, Limits.memory, Limits.results,
     ]),
     help: "what a picture may ask of this machine; checked from its header, before any pixel")
+  static let state = Field<String?>.text(
+    "state", .path,
+    help:
+      "the folder that keeps what runs must remember; .pipeline beside the job file when absent. --state replaces it"
+  )
   static let portable = Field<Bool>.boolean(
     "portable", default: false,
     help: "outputs whose names differ only in case or Unicode form are an error instead of a warning")
@@ -99,12 +104,15 @@ public enum JobSpec {
     static let memory = Field<Int?>.integer(
       "memory", in: 16_777_216...1_000_000_000_000_000, unit: "bytes",
       help:
-        "estimated bytes that items in flight may hold together; half of the machine's memory when absent. An item that alone asks for more runs alone"
+        "estimated bytes that items in flight may hold together; when absent, half of what is free under the limits of machine, control group and `ulimit -v`. An item that alone asks for more runs alone"
     )
+    static let results = Field<Int>.integer(
+      "results", in: 0...1_000_000_000_000_000, default: 2_147_483_648, unit: "bytes",
+      help: "results of costly stages kept in the state folder, such as masks; those not used for longest go first")
   }
 
   /// Every top-level field.
-  public static let shape = ObjectShape([schema, version, name, vars, input, stages, run, limits, portable])
+  public static let shape = ObjectShape([schema, version, name, vars, input, stages, run, limits, state, portable])
 
   /// The JSON Schema of a job file, with the registry's stages.
   public static func schema(_ registry: StageRegistry) -> JSONText {
@@ -128,12 +136,21 @@ public enum JobSpec {
           })
       ),
     ])
-    let body = FieldPages.objectSchema(shape, stages: stage)
+    // No stage can have a name with a colon.
+    let reference: JSONText = .object([("$ref", "#/$defs/job:stage")])
+    let body = FieldPages.objectSchema(shape, stages: reference)
     guard case .object(let members) = body else { return body }
     return .object(
       [
         ("$schema", "https://json-schema.org/draft/2020-12/schema"),
         ("title", "pipeline job file"),
-      ] + members + [("$defs", .object(registry.all.map { ($0.spec.name, $0.spec.schema) }))])
+      ] + members + [
+        (
+          "$defs",
+          .object(
+            [("job:stage", stage), (Condition.schemaName, Condition.schema)]
+              + registry.all.map { ($0.spec.name, $0.spec.schema(stages: reference)) })
+        )
+      ])
   }
 }

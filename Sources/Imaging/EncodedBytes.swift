@@ -1,4 +1,5 @@
 import CVips
+import Digest
 
 /// The bytes of an encoded picture: a file as read, or what an encoder wrote.
 ///
@@ -45,12 +46,5 @@ public final class EncodedBytes: @unchecked Sendable {
   public var array: [UInt8] { withUnsafeBytes { Array($0) } }
 
   /// The SHA-256 of the bytes, 64 lower-case hex digits.
-  public var sha256: String {
-    withUnsafeBytes { bytes in
-      let data = bytes.assumingMemoryBound(to: UInt8.self).baseAddress
-      guard let text = g_compute_checksum_for_data(G_CHECKSUM_SHA256, data, gsize(bytes.count)) else { return "" }
-      defer { g_free(text) }
-      return String(cString: text)
-    }
-  }
+  public var sha256: String { withUnsafeBytes { Hex.text(SHA256.digest(of: $0)) } }
 }

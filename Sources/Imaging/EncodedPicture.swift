@@ -6,6 +6,8 @@ public final class EncodedPicture: Sendable {
   public let bytes: EncodedBytes
   public let header: PictureHeader
   public let options: DecodeOptions
+  /// The file as it was read; nil where the bytes came from elsewhere.
+  public let sourceStamp: SourceStamp?
   /// What the decoder gets: the bytes, or the part of them that is the picture, unpacked.
   let body: EncodedBytes
   let content: Content
@@ -25,11 +27,13 @@ public final class EncodedPicture: Sendable {
 
   /// Sniffs the format, reads the header and checks the limits.
   ///
+  /// - Parameter stamp: the file that the bytes were read from.
   /// - Throws: `empty`, `unsupported`, `damaged`, or `limit`.
-  public init(bytes: EncodedBytes, options: DecodeOptions) throws(ImagingError) {
+  public init(bytes: EncodedBytes, options: DecodeOptions, stamp: SourceStamp? = nil) throws(ImagingError) {
     try Libvips.start()
     self.bytes = bytes
     self.options = options
+    sourceStamp = stamp
     let opened = try Self.open(bytes, options)
     (body, content, header) = (opened.body, opened.content, opened.header)
     var warnings = opened.warnings
@@ -79,6 +83,7 @@ public final class EncodedPicture: Sendable {
   /// The same picture with other bytes for its decoder.
   init(_ picture: EncodedPicture, mended body: EncodedBytes) {
     (bytes, options, header) = (picture.bytes, picture.options, picture.header)
+    sourceStamp = picture.sourceStamp
     (content, declared) = (picture.content, picture.declared)
     self.body = body
     noticed = Mutex([])

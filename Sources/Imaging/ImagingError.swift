@@ -15,6 +15,8 @@ public struct ImagingError: Error, Sendable, Hashable, CustomStringConvertible {
     case empty
     /// The file could not be read.
     case io
+    /// The file was written to, or replaced, while it was read.
+    case changed
     /// Sides, positions or settings that make no picture.
     case geometry
     /// The picture could not be written in the wanted format.

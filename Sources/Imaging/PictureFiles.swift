@@ -6,19 +6,39 @@ extension EncodedPicture {
   /// no memory.
   ///
   /// - Parameter path: the path's bytes, without a closing zero.
-  /// - Throws: as `read` and `init`.
+  /// - Throws: `changed` where the file was written to or replaced meanwhile, whatever else that led to; else as `read`
+  ///   and `init`.
   public convenience init(path: [UInt8], options: DecodeOptions = DecodeOptions()) throws(ImagingError) {
     let (fd, size) = try Self.open(path)
     defer { _ = cvips_close(fd) }
-    if size > 64 << 10 {
-      var prefix = [UInt8](repeating: 0, count: 64 << 10)
-      let count = prefix.withUnsafeMutableBytes { cvips_read(fd, $0.baseAddress, $0.count) }
-      if count > 0, FormatSniffer.format(of: prefix.prefix(Int(count))) == nil {
-        throw Self.unsupported(prefix.prefix(Int(count)))
+    let before = try SourceStamp(fd, path)
+    do throws(ImagingError) {
+      if size > 64 << 10 {
+        var prefix = [UInt8](repeating: 0, count: 64 << 10)
+        let count = prefix.withUnsafeMutableBytes { cvips_read(fd, $0.baseAddress, $0.count) }
+        if count > 0, FormatSniffer.format(of: prefix.prefix(Int(count))) == nil {
+          throw Self.unsupported(prefix.prefix(Int(count)))
+        }
+        guard cvips_rewind(fd) == 0 else { throw ImagingError(.io, "\(Self.named(path)) could not be read") }
       }
+      let bytes = try Self.read(fd, size: size, path, maxBytes: Self.mostBytes)
+      guard bytes.count == before.size, try SourceStamp(fd, path) == before else { throw Self.changed(path) }
+      try self.init(bytes: bytes, options: options, stamp: before)
+    } catch {
+      // Half a file reads as a damaged one.
+      guard error.code != .changed, try SourceStamp(fd, path) != before else { throw error }
+      throw Self.changed(path)
     }
-    try self.init(bytes: Self.read(path: path), options: options)
   }
+
+  private static func changed(_ path: [UInt8]) -> ImagingError {
+    ImagingError(
+      .changed, "\(named(path)) was written to or replaced while it was read",
+      hint: "run again when it is whole; writers that put files in place by renaming never show half of one")
+  }
+
+  /// The largest file that is read, in bytes.
+  private static let mostBytes = 4 << 30
 
   /// Reads a whole file.
   ///
@@ -27,6 +47,12 @@ extension EncodedPicture {
   public static func read(path: [UInt8], maxBytes: Int = 4 << 30) throws(ImagingError) -> EncodedBytes {
     let (fd, size) = try open(path)
     defer { _ = cvips_close(fd) }
+    return try read(fd, size: size, path, maxBytes: maxBytes)
+  }
+
+  private static func read(
+    _ fd: Int32, size: Int, _ path: [UInt8], maxBytes: Int
+  ) throws(ImagingError) -> EncodedBytes {
     guard size <= maxBytes else {
       throw ImagingError(.limit, "\(named(path)) has \(size) bytes, more than the \(maxBytes) that are read")
     }
@@ -113,10 +139,50 @@ extension EncodedPicture {
     return (fd, Int(size))
   }
 
-  private static func named(_ path: [UInt8]) -> String { String(decoding: path, as: UTF8.self) }
+  fileprivate static func named(_ path: [UInt8]) -> String { String(decoding: path, as: UTF8.self) }
 
-  private static func systemMessage(_ code: Int32) -> String {
+  fileprivate static func systemMessage(_ code: Int32) -> String {
     guard let text = g_strerror(code) else { return "error \(code)" }
     return String(cString: text)
+  }
+}
+
+/// What tells one state of a file from another without reading it.
+///
+/// Two states that follow each other within a tick of the kernel's clock (4 ms, on some file systems up to 2 s) and have
+/// the same size look alike.
+public struct SourceStamp: Sendable, Hashable {
+  /// Bytes.
+  public var size: Int
+  /// When the content was last written to, in nanoseconds since 1970.
+  public var modified: Int
+  /// When anything about the file last changed, its names and permissions too, in nanoseconds since 1970.
+  public var changed: Int
+
+  public init(size: Int, modified: Int, changed: Int) {
+    self.size = size
+    self.modified = modified
+    self.changed = changed
+  }
+
+  /// The file at a path as it is now, links followed; nil where there is none to be opened.
+  ///
+  /// - Parameter path: the path's bytes, without a closing zero.
+  public init?(path: [UInt8]) {
+    let fd = (path.map { CChar(bitPattern: $0) } + [0]).withUnsafeBufferPointer { cvips_open($0.baseAddress) }
+    guard fd >= 0 else { return nil }
+    defer { _ = cvips_close(fd) }
+    guard let stamp = try? SourceStamp(fd, path) else { return nil }
+    self = stamp
+  }
+
+  fileprivate init(_ fd: Int32, _ path: [UInt8]) throws(ImagingError) {
+    var stamp = cvips_stamp()
+    let status = cvips_file_stamp(fd, &stamp)
+    guard status == 0 else {
+      throw ImagingError(
+        .io, "\(EncodedPicture.named(path)) could not be read", detail: EncodedPicture.systemMessage(-status))
+    }
+    self.init(size: Int(stamp.size), modified: Int(stamp.modified), changed: Int(stamp.changed))
   }
 }

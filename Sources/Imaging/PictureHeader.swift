@@ -24,6 +24,30 @@ public struct PictureHeader: Sendable, Hashable {
   public var orientedHeight: Int { orientation >= 5 ? width : height }
   public var pixels: Int { width * height }
 
+  /// What the decoder holds at its peak beside the picture itself and the file, in bytes.
+  ///
+  /// Of JPEG, PNG and WebP measured as the peak of a process that decodes 24 megapixels; of the others the planes, frames
+  /// and coefficients that their libraries keep for the whole picture.
+  public var decoderBytes: Int {
+    let perPixel =
+      switch format {
+      // The coefficients of all passes, two bytes each.
+      case .jpeg: isProgressive ? 2 * bands : 0
+      // A copy that is filled pass by pass.
+      case .png: isProgressive ? bands * (bitsPerSample > 8 ? 2 : 1) : 0
+      case .webp: 4
+      // Planes of the picture and of the frame it was predicted from, and their mix.
+      case .avif, .heic: bitsPerSample > 8 ? 16 : 8
+      // Three channels in floating point, twice.
+      case .jxl: 24
+      // Coefficients of 32 bits, and what is made of them.
+      case .jp2: 8 * bands
+      case .gif, .bmp, .ico: 4
+      case .tiff, .svg, .pdf: 0
+      }
+    return pixels * perPixel
+  }
+
   /// The bytes of the whole picture decoded to this program's working space, 8-bit sRGB.
   public var estimatedDecodedBytes: Int { width * height * (hasAlpha ? 4 : 3) }
 }

@@ -1,4 +1,5 @@
 import CVips
+import Digest
 import Glibc
 import Synchronization
 
@@ -29,13 +30,11 @@ public struct FileDigest: Sendable, Hashable {
       seconds: Int(facts.st_mtim.tv_sec), nanoseconds: Int(facts.st_mtim.tv_nsec))
     if let known = known.withLock({ $0[key] }) { return known }
 
-    guard let sha256 = g_checksum_new(G_CHECKSUM_SHA256), let md5 = g_checksum_new(G_CHECKSUM_MD5) else {
-      throw InferenceError(.failed, "GLib offers no SHA-256 or no MD5")
+    guard let md5 = g_checksum_new(G_CHECKSUM_MD5) else {
+      throw InferenceError(.failed, "GLib offers no MD5")
     }
-    defer {
-      g_checksum_free(sha256)
-      g_checksum_free(md5)
-    }
+    defer { g_checksum_free(md5) }
+    var sha256 = SHA256()
     var size = 0
     let chunk = UnsafeMutableBufferPointer<UInt8>.allocate(capacity: 1 << 18)
     defer { chunk.deallocate() }
@@ -46,25 +45,14 @@ public struct FileDigest: Sendable, Hashable {
         if errno == EINTR { continue }
         throw unreadable(path, errno)
       }
-      g_checksum_update(sha256, chunk.baseAddress, count)
+      sha256.update(UnsafeRawBufferPointer(start: chunk.baseAddress, count: count))
       g_checksum_update(md5, chunk.baseAddress, count)
       size += count
     }
     let digest = FileDigest(
-      sha256: String(cString: g_checksum_get_string(sha256)), md5: String(cString: g_checksum_get_string(md5)),
+      sha256: Hex.text(sha256.finish()), md5: String(cString: g_checksum_get_string(md5)),
       size: size)
     known.withLock { $0[key] = digest }
-    return digest
-  }
-
-  /// The SHA-256 of bytes in memory, 32 bytes.
-  public static func sha256(of bytes: [UInt8]) -> [UInt8] {
-    guard let checksum = g_checksum_new(G_CHECKSUM_SHA256) else { preconditionFailure("GLib offers no SHA-256") }
-    defer { g_checksum_free(checksum) }
-    bytes.withUnsafeBufferPointer { g_checksum_update(checksum, $0.baseAddress, $0.count) }
-    var digest = [UInt8](repeating: 0, count: 32)
-    var count = gsize(digest.count)
-    g_checksum_get_digest(checksum, &digest, &count)
     return digest
   }
 

@@ -18,12 +18,12 @@ public enum AtomicFile {
   ///   - tag: goes into the temporary name, so that leftovers tell whose they are.
   ///   - temporaries: knows the temporary file while it exists.
   ///   - check: reads the temporary file before it gets its name; what it throws leaves nothing behind.
-  ///   - mode: permissions before the umask.
+  ///   - mode: the file's permissions, whatever the umask; nil for 0666 less the umask.
   /// - Returns: false where `existing` is `keep` and the path was there already.
   /// - Throws: `output-*` errors of class item, with the system's words; `cancelled` once `temporaries` is sealed.
   public static func write(
     _ bytes: UnsafeRawBufferPointer, to path: PathBytes, existing: Existing = .replace, tag: String,
-    temporaries: TemporaryFiles? = nil, mode: mode_t = 0o666,
+    temporaries: TemporaryFiles? = nil, mode: mode_t? = nil,
     check: (_ temporary: PathBytes) throws(StageError) -> Void = { _ in }
   ) throws(StageError) -> Bool {
     let folder = path.parent
@@ -41,7 +41,7 @@ public enum AtomicFile {
       temporaries?.remove(temporary)
     }
     let (descriptor, code) = try step {
-      let descriptor = temporary.withCString { open($0, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode) }
+      let descriptor = temporary.withCString { open($0, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode.map { $0 & 0o600 } ?? 0o666) }
       return (descriptor, errno)
     }
     guard descriptor >= 0 else { throw failure("cannot write in \(folder.printable)", code) }
@@ -56,6 +56,9 @@ public enum AtomicFile {
         throw failure("cannot write \(path.printable)", errno)
       }
       rest = UnsafeRawBufferPointer(rebasing: rest[written...])
+    }
+    if let mode, fchmod(descriptor, mode) != 0 {
+      throw failure("cannot give \(path.printable) the mode 0\(String(mode, radix: 8))", errno)
     }
     guard fsync(descriptor) == 0 else { throw failure("cannot flush \(path.printable) to the disk", errno) }
     isOpen = false
@@ -119,23 +122,45 @@ public enum AtomicFile {
     }
   }
 
+  /// Folders whose own entry this process has seen reach the disk; so many of them at most.
+  private static let flushedFolders = Mutex<Set<PathBytes>>([])
+  private static let mostFlushedFolders = 4_096
+
   /// Makes a folder and those above it, as far as they are missing, and flushes the entries made.
-  public static func makeFolders(_ folder: PathBytes) throws(StageError) {
+  ///
+  /// A folder that is there may have been made a moment ago, by another worker or by a run that was killed, and its
+  /// entry not be on the disk: it is flushed once in any case.
+  ///
+  /// - Parameter mode: permissions of the folders made, whatever the umask; nil for 0777 less the umask.
+  public static func makeFolders(_ folder: PathBytes, mode: mode_t? = nil) throws(StageError) {
     var status = stat()
     if folder.withCString({ stat($0, &status) }) == 0 {
       guard status.st_mode & S_IFMT == S_IFDIR else {
         throw StageError("output-folder", "\(folder.printable) is a file where a folder is needed")
       }
+      try flush(entryOf: folder)
       return
     }
     guard errno == ENOENT else { throw failure("cannot use the folder \(folder.printable)", errno) }
     let parent = folder.parent
-    if parent != folder { try makeFolders(parent) }
+    if parent != folder { try makeFolders(parent, mode: mode) }
     // Another worker may make it at the same moment.
-    guard folder.withCString({ mkdir($0, 0o777) }) == 0 || errno == EEXIST else {
-      throw failure("cannot make the folder \(folder.printable)", errno)
+    if folder.withCString({ mkdir($0, mode ?? 0o777) }) != 0 {
+      guard errno == EEXIST else { throw failure("cannot make the folder \(folder.printable)", errno) }
+    } else if let mode, folder.withCString({ chmod($0, mode) }) != 0 {
+      throw failure("cannot give the folder \(folder.printable) the mode 0\(String(mode, radix: 8))", errno)
     }
-    try flush(folder: parent)
+    flushedFolders.withLock { _ = $0.remove(folder) }
+    try flush(entryOf: folder)
+  }
+
+  private static func flush(entryOf folder: PathBytes) throws(StageError) {
+    guard !flushedFolders.withLock({ $0.contains(folder) }) else { return }
+    try flush(folder: folder.parent)
+    flushedFolders.withLock { folders in
+      if folders.count >= mostFlushedFolders { folders.removeAll() }
+      folders.insert(folder)
+    }
   }
 
   /// An error with the system's words and a code of its own for the causes that people can mend.

@@ -45,6 +45,10 @@ public indirect enum FieldType: Sendable {
   case oneOf([FieldType])
   /// A list of stages; its members are checked by the job's linter, which knows the registry.
   case stages
+  /// Names with a list of stages each.
+  case branches
+  /// Something that holds for an item or does not.
+  case condition
   /// Any JSON value.
   case any
 }
@@ -342,6 +346,8 @@ public struct Settings: Sendable {
   private static func isComplete(_ node: JSONNode, _ type: FieldType, file: String) -> Bool {
     switch type {
     case .object(let shape): isComplete(node, shape, file: file)
+    case .condition: Condition(node) != nil
+    case .branches: node.objectValue != nil
     case .array(let element, _): node.arrayValue?.allSatisfy { isComplete($0, element, file: file) } ?? true
     case .oneOf(let types):
       types.first { $0.mayHold(node.value) }.map { isComplete(node, $0, file: file) } ?? true

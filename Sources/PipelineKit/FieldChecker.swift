@@ -160,6 +160,8 @@ public struct FieldChecker: Sendable {
     if case .string(let text) = node.value, Self.isUnresolved(text) { return }
     switch type {
     case .any, .stages: break
+    case .branches: checkBranches(node, name: name)
+    case .condition: checkCondition(node, name: name)
     case .boolean:
       if node.boolValue == nil { mismatch(node, name, type, unit) }
     case .integer(let range):
@@ -334,7 +336,9 @@ extension FieldType {
     case .boolean: "true or false"
     case .integer(let range): "an integer from \(range.lowerBound) to \(range.upperBound)"
     case .number(let range):
-      if range.upperBound >= 1e9 {
+      if range == Self.allNumbers {
+        "a number"
+      } else if range.upperBound >= 1e9 {
         "a number of at least \(Self.plain(range.lowerBound))"
       } else {
         "a number from \(Self.plain(range.lowerBound)) to \(Self.plain(range.upperBound))"
@@ -350,9 +354,15 @@ extension FieldType {
     case .object: "an object"
     case .oneOf(let types): types.map(\.description).joined(separator: ", or ")
     case .stages: "a list of stages"
+    case .branches: "an object of names with a list of stages each"
+    case .condition: "a condition"
     case .any: "any value"
     }
   }
+
+  private static let allNumbers = -1e15...1e15
+  /// A number without bounds that anyone would meet.
+  static let anyNumber = FieldType.number(allNumbers)
 
   private static func plain(_ value: Double) -> String { Int(exactly: value).map(String.init) ?? "\(value)" }
 
@@ -378,7 +388,8 @@ extension FieldType {
   func mayHold(_ value: JSONValue) -> Bool {
     switch (self, value) {
     case (.any, _), (.boolean, .bool), (.integer, .number), (.number, .number), (.text, .string), (.choice, .string),
-      (.array, .array), (.stages, .array), (.object, .object):
+      (.array, .array), (.stages, .array), (.object, .object),
+      (.branches, .object), (.condition, .object):
       true
     case (.oneOf(let types), _): types.contains { $0.mayHold(value) }
     default: false

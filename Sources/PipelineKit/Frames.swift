@@ -43,10 +43,26 @@ public enum FrameHandling: Sendable {
 }
 
 extension Stage {
-  /// Calls `process`, for each frame of an animation where the stage's plan says so.
+  /// Calls `process`, for each frame of an animation where the stage's plan says so. An item that turns out to be damaged
+  /// and whose file has changed since it was read is put off: its writer was not yet done.
   ///
   /// - Throws: what `process` throws.
   public func processFrames(
+    _ item: Item, _ handling: FrameHandling, in context: StageContext
+  ) throws(StageError) -> Outcome {
+    do throws(StageError) {
+      return try processEach(item, handling, in: context)
+    } catch {
+      guard error.code == ImagingError.Code.damaged.rawValue, let stamp = item.sourceStamp,
+        SourceStamp(path: item.identity.path.bytes) != stamp
+      else { throw error }
+      return .deferred(
+        reason: "\(item.identity.name.printable) was written to or replaced since it was read, and what was read is "
+          + "damaged: \(error.message)")
+    }
+  }
+
+  private func processEach(
     _ item: Item, _ handling: FrameHandling, in context: StageContext
   ) throws(StageError) -> Outcome {
     guard handling == .each, item.isAnimated else { return try process(item, in: context) }

@@ -14,12 +14,15 @@ public struct ItemIdentity: Sendable {
   public var directory: PathBytes
   /// A manifest's columns.
   public var columns: [String: String]
+  /// How many inputs of the same name come before this one: a manifest may name one more than once.
+  public var occurrence: Int
 
   /// - Parameter inputIndex: `index`, where nil.
   public init(
     index: Int, inputIndex: Int? = nil, path: PathBytes, name: PathBytes, directory: PathBytes,
-    columns: [String: String] = [:]
+    columns: [String: String] = [:], occurrence: Int = 0
   ) {
+    self.occurrence = occurrence
     self.index = index
     self.inputIndex = inputIndex ?? index
     self.path = path
@@ -69,6 +72,10 @@ public struct Item: Sendable {
   public private(set) var mattes: [String: Image] = [:]
   /// SHA-256 of the bytes the picture was read from, 64 hex digits, where the job names it; stays when pixels go.
   public private(set) var sourceHash: String?
+  /// The file that the picture was read from, as it was then; stays when pixels go.
+  public private(set) var sourceStamp: SourceStamp?
+  /// What the input's header says, once it was opened; stays when pixels go.
+  public private(set) var sourceHeader: PictureHeader?
   /// The encoded result; gone as soon as the picture changes.
   public private(set) var encoded: Encoded?
 
@@ -101,6 +108,8 @@ public struct Item: Sendable {
   public func with(source: EncodedPicture) -> Item {
     var copy = self
     copy.picture = .encoded(source)
+    copy.sourceStamp = source.sourceStamp
+    copy.sourceHeader = source.header
     copy.encoded = nil
     return copy
   }

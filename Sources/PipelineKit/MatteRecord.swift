@@ -1,3 +1,5 @@
+import JobSyntax
+
 /// What is reported about one matte of an item: who made it, and what there is to see in it without knowing the truth.
 public struct MatteRecord: Sendable, Hashable {
   /// Which of several mattes of one stage; nil where there is one.
@@ -52,5 +54,54 @@ extension StageContext {
         entries.mattes.append(matte)
       }
     }
+  }
+}
+
+// As the report has them; read back where they were written by this same program, so that anything that is not as
+// expected is left out without a word.
+
+extension MatteRecord {
+  /// The matte's object in the report; four digits say all there is to say.
+  public var json: JSONText { json { ($0 * 10_000).rounded() / 10_000 } }
+
+  /// The same with every digit.
+  public var exactJSON: JSONText { json { $0 } }
+
+  private func json(_ short: (Double) -> Double) -> JSONText {
+    var members: [(String, JSONText)] = []
+    if let name { members.append(("name", .string(name))) }
+    members.append(("provider", .string(provider)))
+    if let model { members.append(("model", .string(model))) }
+    members += [
+      ("score", .number(short(score))), ("coverage", .number(short(coverage))), ("softness", .number(short(softness))),
+      ("islands", .integer(islands)), ("border", .number(short(border))),
+    ]
+    if let flip { members.append(("flip", .number(short(flip)))) }
+    return .object(members)
+  }
+
+  public init?(_ node: JSONNode) {
+    func number(_ key: String) -> Double? { node[key]?.numberValue?.double }
+    guard let provider = node["provider"]?.stringValue, let score = number("score"), let coverage = number("coverage"),
+      let softness = number("softness"), let islands = node["islands"]?.numberValue?.integer,
+      let border = number("border")
+    else { return nil }
+    self.init(
+      name: node["name"]?.stringValue, provider: provider, model: node["model"]?.stringValue, score: score,
+      coverage: coverage, softness: softness, islands: islands, border: border, flip: number("flip"))
+  }
+}
+
+extension ItemWarning {
+  /// The warning's object in the report.
+  public var json: JSONText {
+    .object([("code", .string(code)), ("stage", .string(stage)), ("message", .string(message))])
+  }
+
+  public init?(_ node: JSONNode) {
+    guard let code = node["code"]?.stringValue, let stage = node["stage"]?.stringValue,
+      let message = node["message"]?.stringValue
+    else { return nil }
+    self.init(code: code, stage: stage, message: message)
   }
 }

@@ -6,6 +6,8 @@ extension StageSpec {
     var lines = ["\(name) — \(summary)", ""]
     for note in notes { lines += FieldPages.wrap(note, width: 88) + [""] }
     lines += FieldPages.lines(for: fields, indent: "  ")
+    let common = CommonFields.all.map { "`\($0.name)` (`pipeline stages \($0.name)`)" }.joined(separator: ", ")
+    lines += ["As every stage it also takes \(common).", ""]
     if !examples.isEmpty {
       lines += ["Examples", ""]
       for example in examples { lines.append("  " + example) }
@@ -28,14 +30,55 @@ extension StageSpec {
   }
 
   /// The JSON Schema of one stage object.
-  public var schema: JSONText {
+  public var schema: JSONText { schema(stages: nil) }
+
+  /// The JSON Schema of one stage object.
+  ///
+  /// - Parameter stages: the schema of a stage, where this is part of a job's schema; else tails and conditions are any
+  ///   objects.
+  public func schema(stages: JSONText?) -> JSONText {
     var schema = FieldPages.objectSchema(
-      ObjectShape(fields), extra: [("stage", .object([("const", .string(name)), ("description", .string(summary))]))],
-      required: ["stage"])
+      ObjectShape(fields + CommonFields.all),
+      extra: [("stage", .object([("const", .string(name)), ("description", .string(summary))]))],
+      required: ["stage"], stages: stages)
     if case .object(let members) = schema {
       schema = .object([("title", .string(name)), ("description", .string(summary))] + members)
     }
     return schema
+  }
+}
+
+extension CommonFields {
+  /// A Markdown section with the fields that every stage has, for the README.
+  public static var markdown: String {
+    var lines = ["### Fields of every stage", "", "| field | value | default | meaning |", "|---|---|---|---|"]
+    lines += FieldPages.rows(for: all, prefix: "")
+    lines += ["", "What a condition can look at:", "", "| subject | value | meaning |", "|---|---|---|"]
+    for subject in ConditionSubject.fixed + [.itemColumn("NAME")] {
+      let value =
+        switch subject.kind {
+        case .number: "number"
+        case .text: "text"
+        case .boolean: "true or false"
+        case .column: "text or number"
+        }
+      lines.append("| `\(subject.name)` | \(value) | \(subject.help) |")
+    }
+    return (lines + [""]).joined(separator: "\n")
+  }
+
+  /// The same for a terminal.
+  public static var page: String {
+    var lines = FieldPages.lines(for: all, indent: "  ") + ["What a condition can look at:", ""]
+    let subjects = ConditionSubject.fixed + [.itemColumn("NAME")]
+    let width = (subjects.map(\.name.count).max() ?? 0) + 2
+    for subject in subjects {
+      let name = subject.name + String(repeating: " ", count: width - subject.name.count)
+      let help = FieldPages.wrap(subject.help, width: 90 - width)
+      lines.append("  " + name + help[0])
+      lines += help.dropFirst().map { String(repeating: " ", count: width + 2) + $0 }
+    }
+    return lines.joined(separator: "\n")
   }
 }
 
@@ -194,11 +237,25 @@ public enum FieldPages {
       return [.object(members)]
     case .object(let shape): return [objectSchema(shape, stages: stages)]
     case .oneOf(let types): return types.flatMap { shapesInSchema(of: $0, stages: stages) }
-    case .stages:
-      let stage: JSONText = .object([("anyOf", .array([stages ?? .object([("type", "object")]), variable]))])
-      return [.object([("type", "array"), ("minItems", 1), ("items", stage)])]
+    case .stages: return [chainSchema(stages)]
+    case .branches:
+      let chain: JSONText = .object([("anyOf", .array([chainSchema(stages), variable]))])
+      return [
+        .object([
+          ("type", "object"), ("minProperties", 1),
+          ("propertyNames", .object([("pattern", "^[A-Za-z0-9_-]+$")])), ("additionalProperties", chain),
+        ])
+      ]
+    case .condition:
+      guard stages != nil else { return [.object([("type", "object")])] }
+      return [.object([("$ref", .string("#/$defs/\(Condition.schemaName)"))])]
     case .any: return []
     }
+  }
+
+  private static func chainSchema(_ stages: JSONText?) -> JSONText {
+    let stage: JSONText = .object([("anyOf", .array([stages ?? .object([("type", "object")]), variable]))])
+    return .object([("type", "array"), ("minItems", 1), ("items", stage)])
   }
 
   /// Breaks text at spaces into lines of at most `width` characters; always at least one line.

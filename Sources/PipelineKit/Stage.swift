@@ -17,6 +17,11 @@ public protocol Stage: Sendable {
   /// Rules that involve several fields. The shape of each field has been checked before.
   static func check(_ settings: Settings) -> [Diagnostic]
 
+  /// What the result depends on besides the settings, the helper files and the input, such as a model's checksum: by
+  /// name. Asked for once a run where results are remembered; must not load a model or use the network, and answers
+  /// what it can where something is missing.
+  static func ingredients(_ settings: Settings) -> [String: String]
+
   /// Makes the stage ready to work; may load a model or read a background.
   ///
   /// - Throws: an error of class `environment` or `job`; the run does not start.
@@ -31,6 +36,7 @@ public protocol Stage: Sendable {
 
 extension Stage {
   public static func check(_ settings: Settings) -> [Diagnostic] { [] }
+  public static func ingredients(_ settings: Settings) -> [String: String] { [:] }
   public func finish() throws(StageError) {}
 }
 
@@ -138,6 +144,22 @@ public struct Refusal: Sendable {
   }
 }
 
+/// What a stage drops items by.
+public struct ItemFilter: Sendable {
+  /// Holds for items that stay.
+  public var condition: Condition
+  /// Why others are dropped; nil for words made from the condition.
+  public var reason: String?
+
+  public init(_ condition: Condition, reason: String?) {
+    self.condition = condition
+    self.reason = reason
+  }
+
+  /// Why an item for which the condition does not hold is dropped.
+  public var text: String { reason ?? "it is not so that \(condition)" }
+}
+
 /// What a stage needs, gives and costs with its settings; lint, planner and executor work from this.
 public struct StagePlan: Sendable {
   public var lane: Lane
@@ -180,6 +202,8 @@ public struct StagePlan: Sendable {
   public var frames: FrameHandling
   /// Whether the stage, straight after decode, has the picture shrunk while it loads, so that it is never held whole.
   public var shrinksOnLoad: Bool
+  /// What the stage does, where all it does is to drop items: what is known beforehand is then decided by the planner.
+  public var filter: ItemFilter?
   /// Width and height after the stage; nil where they stay.
   public var resultSize: (@Sendable (_ width: Int, _ height: Int) -> (Int, Int))?
 

@@ -109,8 +109,13 @@ public struct RunValues: Sendable {
   public var runDate: String
   /// `I-of-N` of a sharded run; part of temporary names, so that no shard clears another's.
   public var shard: String?
+  /// Whether the run before was cut short: outputs that nobody has booked may be its own.
+  public var followsCutRun: Bool
 
-  public init(baseFolder: PathBytes, runID: String, runDate: String, shard: String? = nil) {
+  public init(
+    baseFolder: PathBytes, runID: String, runDate: String, shard: String? = nil, followsCutRun: Bool = false
+  ) {
+    self.followsCutRun = followsCutRun
     self.baseFolder = baseFolder
     self.runID = runID
     self.runDate = runDate
@@ -179,21 +184,26 @@ public struct StageContext: Sendable {
   public let claims: OutputClaims
   /// What no output may replace.
   public let protected: ProtectedPaths
+  /// What is known about the mask made last on the item's way here.
+  public let matte: MatteRecord?
   private let cancelled: @Sendable () -> Bool
+  private var kept: (@Sendable (Item) -> KeptResults?)?
   /// Whether the item's parts are frames of one picture: a warning of a kind that this stage gave already is left out.
   private(set) var notesFrames = false
 
   public init(
     stage: String, run: RunValues, journal: ItemJournal, temporaries: TemporaryFiles,
-    claims: OutputClaims = OutputClaims(), protected: ProtectedPaths = ProtectedPaths(),
-    cancelled: @escaping @Sendable () -> Bool = { false }
+    claims: OutputClaims = OutputClaims(), protected: ProtectedPaths = ProtectedPaths(), matte: MatteRecord? = nil,
+    kept: (@Sendable (Item) -> KeptResults?)? = nil, cancelled: @escaping @Sendable () -> Bool = { false }
   ) {
     self.stage = stage
     self.run = run
+    self.kept = kept
     self.journal = journal
     self.temporaries = temporaries
     self.claims = claims
     self.protected = protected
+    self.matte = matte
     self.cancelled = cancelled
   }
 
@@ -201,8 +211,13 @@ public struct StageContext: Sendable {
   var onceOnly: StageContext {
     var copy = self
     copy.notesFrames = true
+    // One name for all frames would give each the first one's result.
+    copy.kept = nil
     return copy
   }
+
+  /// Where the stage may find what it made of this item before; nil where nothing is kept between runs.
+  public func keptResults(for item: Item) -> KeptResults? { kept?(item) }
 
   /// True once the item's time is over or its run is being stopped at once: long work should end.
   public var isCancelled: Bool { cancelled() }

@@ -5,17 +5,19 @@ public struct StageDescriptor: Sendable {
   public let spec: StageSpec
   public let plan: @Sendable (Settings) -> StagePlan
   public let check: @Sendable (Settings) -> [Diagnostic]
+  public let ingredients: @Sendable (Settings) -> [String: String]
   public let make: @Sendable (Settings, StageResources) throws(StageError) -> any Stage
 
   public init<S: Stage>(_ type: S.Type) {
     spec = S.spec
     plan = { S.plan($0) }
     check = { S.check($0) }
+    ingredients = { S.ingredients($0) }
     make = { (settings, resources) throws(StageError) in try S(settings, resources: resources) }
   }
 
-  /// The stage's fields as an object shape.
-  public var shape: ObjectShape { ObjectShape(spec.fields) }
+  /// The stage's fields, and those that every stage has, as an object shape.
+  public var shape: ObjectShape { ObjectShape(spec.fields + CommonFields.all) }
 }
 
 /// The stages a program knows. A value: made in `main`, passed on, never global.
@@ -27,7 +29,8 @@ public struct StageRegistry: Sendable {
   /// Adds a stage type; built-in and third-party stages use the same call.
   ///
   /// - Throws: `stage-name` when the name is not made of words of ASCII letters, digits and hyphens with dots between
-  ///   them; `stage-name-taken` when it is registered already.
+  ///   them; `stage-name-taken` when it is registered already; `stage-field-taken` when it has a field of a name that
+  ///   every stage has.
   public mutating func register<S: Stage>(_ type: S.Type) throws(StageError) {
     let descriptor = StageDescriptor(type)
     guard Self.isName(descriptor.spec.name) else {
@@ -35,6 +38,12 @@ public struct StageRegistry: Sendable {
         "stage-name",
         "\(type) calls its stage \(JSONText.string(descriptor.spec.name).rendered()), which is no name for a stage",
         kind: .environment, hint: "use letters, digits and \"-\", with dots between words, such as acme.watermark")
+    }
+    let taken = ["stage"] + CommonFields.all.map(\.name)
+    if let field = descriptor.spec.fields.first(where: { taken.contains($0.name) }) {
+      throw StageError(
+        "stage-field-taken", "stage \"\(descriptor.spec.name)\" has a field \"\(field.name)\", which every stage has",
+        kind: .environment)
     }
     guard descriptors[descriptor.spec.name] == nil else {
       throw StageError(

@@ -7,6 +7,7 @@ public enum BuiltInStages {
   /// - Throws: `stage-name-taken` when one of the names is registered already.
   public static func register(in registry: inout StageRegistry) throws(StageError) {
     try registry.register(Decode.self)
+    try registry.register(Filter.self)
     try registry.register(Resize.self)
     try registry.register(Crop.self)
     try registry.register(Trim.self)
@@ -21,5 +22,6 @@ public enum BuiltInStages {
     try registry.register(Watermark.self)
     try registry.register(Encode.self)
     try registry.register(Write.self)
+    try registry.register(Branch.self)
   }
 }

@@ -31,6 +31,8 @@ public struct Decode: Stage {
         + "made up by the decoder in JPEG and WebP; an interlaced PNG shows there the coarser pixels that came before. Of "
         + "a TIFF whole strips or tiles are read. Of AVIF, HEIC, JPEG XL and JPEG 2000 the decoders give all or nothing, so a "
         + "damaged one fails all the same.",
+      "A file that is written to or replaced while it is read is put off: the item ends as `deferred`, for the next run. So "
+        + "does one that is damaged and has changed since it was read.",
       "Size limits are checked from the header, before any pixel is decoded. A resize straight after decode shrinks "
         + "the picture while it loads, so damage to the pixels may be found in that stage; its message says that the input "
         + "is damaged.",
@@ -62,6 +64,7 @@ public struct Decode: Stage {
     do throws(ImagingError) {
       source = try EncodedPicture(path: item.identity.path.bytes, options: options)
     } catch {
+      if error.code == .changed { return .deferred(reason: StageError(error).description) }
       throw StageError(error)
     }
     let format = source.header.format

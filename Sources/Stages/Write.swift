@@ -17,22 +17,29 @@ public struct Write: Stage {
     "verify",
     help: "how much of a written file is read back before it gets its name; `pixels` with `inPlace`, else `header`")
 
+  static let mode = Field<String?>.text(
+    "mode",
+    help: "the file's permissions in octal, such as `\"0640\"`, whatever the umask; folders that are made get the same, "
+      + "with `x` where there is `r`; 0666 and 0777 less the umask when left out")
+
   public static let spec = StageSpec(
     name: "write",
     summary: "Writes the encoded picture to a file.",
     notes: [
       "A reader, a kill or a power cut sees the old file, the new one, or none: never a part. The bytes go to a "
         + "temporary name in the same folder, reach the disk, are opened again and checked, and only then get their name. "
-        + "A symbolic link at that name is replaced, not followed.",
+        + "A symbolic link at that name is replaced, not followed. A file that replaces another has the permissions of a "
+        + "new one, not those of the old.",
       "Text in `to` may name any folder. What `${item.…}` brings in may name folders below, never `..` or an absolute "
         + "path.",
       "Two pictures of one run never write the same file: the second fails. Nor is anything replaced that the job reads: "
         + "inputs (unless `inPlace`), its list or manifest, a background, the job file.",
     ],
-    fields: [to, overwrite, inPlace, verify],
+    fields: [to, overwrite, inPlace, verify, mode],
     examples: [
       #"{ "stage": "write", "to": "out/${item.dir}/${item.stem}.${ext}" }"#,
       #"{ "stage": "write", "to": "../site/img/${item.stem}-${image.width}.${ext}", "overwrite": "skip" }"#,
+      #"{ "stage": "write", "to": "/srv/shared/${item.stem}.${ext}", "mode": "0640" }"#,
     ])
 
   public static func plan(_ settings: Settings) -> StagePlan {
@@ -44,24 +51,45 @@ public struct Write: Stage {
   }
 
   public static func check(_ settings: Settings) -> [Diagnostic] {
-    guard OutputPath.namesFolder(settings[to]) else { return [] }
-    return [
-      settings.diagnostic(
-        .error, "output-name", at: to, "\"to\" names a folder, not a file: \(settings[to].text)",
-        hint: "end it in a name such as ${item.stem}.${ext}")
-    ]
+    var findings: [Diagnostic] = []
+    if OutputPath.namesFolder(settings[to]) {
+      findings.append(
+        settings.diagnostic(
+          .error, "output-name", at: to, "\"to\" names a folder, not a file: \(settings[to].text)",
+          hint: "end it in a name such as ${item.stem}.${ext}"))
+    }
+    if let text = settings[mode], Self.permissions(text) == nil {
+      findings.append(
+        settings.diagnostic(
+          .error, "wrong-value", at: mode,
+          "\"mode\" expects permissions in octal from \"0600\" to \"0777\", got \"\(text)\"",
+          hint: "the owner must be able to read and write, since the file is checked and replaced"))
+    }
+    return findings
+  }
+
+  /// The permissions that three octal digits stand for, with or without a zero before them; nil for anything else, and
+  /// where the owner could not read and write.
+  private static func permissions(_ text: String) -> mode_t? {
+    let digits = text.utf8.count == 4 && text.hasPrefix("0") ? text.dropFirst() : text[...]
+    guard digits.utf8.count == 3, digits.utf8.allSatisfy({ (0x30...0x37).contains($0) }),
+      let mode = mode_t(digits, radix: 8), mode & 0o600 == 0o600
+    else { return nil }
+    return mode
   }
 
   private let template: Template
   private let overwrite: ExistingOutput
   private let mayReplaceInput: Bool
   private let verification: Verification
+  private let mode: mode_t?
 
   public init(_ settings: Settings, resources: StageResources) throws(StageError) {
     template = settings[Self.to]
     overwrite = settings[Self.overwrite]
     mayReplaceInput = settings[Self.inPlace]
     verification = settings[Self.verify] ?? (mayReplaceInput ? .pixels : .header)
+    mode = settings[Self.mode].flatMap { Self.permissions($0) }
   }
 
   public func process(_ item: Item, in context: StageContext) throws(StageError) -> Outcome {
@@ -98,17 +126,21 @@ public struct Write: Stage {
       switch overwrite {
       case .replace: break
       case .skip: return kept(path, item, context)
-      case .error: throw Self.exists(path)
+      case .error:
+        // A run that was cut short may have written this very file and not come to book it.
+        guard context.run.followsCutRun, Self.holds(encoded, path) else { throw Self.exists(path) }
+        let isBooked = context.book(Self.record(of: encoded, at: path))
+        guard isBooked else { throw StageError("cancelled", "the picture was given up") }
+        return .next(item)
       }
     }
 
-    try AtomicFile.makeFolders(path.parent)
-    let digest = encoded.bytes.sha256
+    try AtomicFile.makeFolders(path.parent, mode: mode.map { $0 | ($0 & 0o444) >> 2 })
     let tag = context.run.runID + (context.run.shard.map { "-\($0)" } ?? "")
     let isWritten = try encoded.bytes.withUnsafeBytes { (bytes) throws(StageError) in
       try AtomicFile.write(
         bytes, to: path, existing: overwrite == .replace ? .replace : .keep, tag: tag,
-        temporaries: context.temporaries
+        temporaries: context.temporaries, mode: mode
       ) { (temporary) throws(StageError) in
         try Self.verify(temporary, holds: encoded, for: path, verification)
         // The last moment at which nothing has happened yet.
@@ -122,14 +154,23 @@ public struct Write: Stage {
       if overwrite == .skip { return kept(path, item, context) }
       throw Self.exists(path)
     }
-    let isBooked = context.book(
-      OutputRecord(
-        place: .path(path), format: encoded.format.rawValue, width: encoded.width, height: encoded.height,
-        bytes: encoded.bytes.count, sha256: digest))
+    let isBooked = context.book(Self.record(of: encoded, at: path))
     // The item was given up while the file got its name, and its report is closed. What was replaced can't come back,
     // and the file is whole; where nothing was before, nothing stays.
     if !isBooked, before == nil { _ = path.withCString { unlink($0) } }
     return .next(item)
+  }
+
+  private static func record(of encoded: Item.Encoded, at path: PathBytes) -> OutputRecord {
+    OutputRecord(
+      place: .path(path), format: encoded.format.rawValue, width: encoded.width, height: encoded.height,
+      bytes: encoded.bytes.count, sha256: encoded.bytes.sha256)
+  }
+
+  /// Whether a file is byte for byte what was encoded.
+  private static func holds(_ encoded: Item.Encoded, _ path: PathBytes) -> Bool {
+    guard let file = try? EncodedPicture.read(path: path.bytes, maxBytes: encoded.bytes.count) else { return false }
+    return file.count == encoded.bytes.count && file.sha256 == encoded.bytes.sha256
   }
 
   private func kept(_ path: PathBytes, _ item: Item, _ context: StageContext) -> Outcome {

@@ -7,9 +7,12 @@ import Testing
 /// A folder with pictures and a job, and the program run on it from outside.
 struct Scene {
   let folder = TemporaryFolder()
+  /// Whether a run knows of those before it. Most tests are about one run, and start each as if it were the first.
+  let remembers: Bool
 
   /// Pictures of `side` pixels with noise in them, `in/p00.jpg` and so on.
-  init(pictures: Int = 0, side: Int = 64) throws {
+  init(pictures: Int = 0, side: Int = 64, remembers: Bool = false) throws {
+    self.remembers = remembers
     guard pictures > 0 else { return }
     var random = SeededGenerator(state: 7)
     let bytes = (0..<side * side * 3).map { _ in UInt8.random(in: 0...255, using: &random) }
@@ -51,11 +54,17 @@ struct Scene {
   }
 
   func run(_ arguments: String..., change: (inout RunProgram.Settings) -> Void = { _ in }) -> ProgramResult {
-    RunProgram.run(arguments, settings(change))
+    forgetUnlessRemembering(arguments)
+    return RunProgram.run(arguments, settings(change))
   }
 
   func start(_ arguments: String..., change: (inout RunProgram.Settings) -> Void = { _ in }) -> RunProgram {
-    RunProgram(arguments, settings(change))
+    forgetUnlessRemembering(arguments)
+    return RunProgram(arguments, settings(change))
+  }
+
+  private func forgetUnlessRemembering(_ arguments: [String]) {
+    if !remembers, arguments.first == "run" { folder.remove(".pipeline") }
   }
 
   func report(_ name: String = "report.json") throws -> JSONNode { try json(folder.read(name) ?? []) }

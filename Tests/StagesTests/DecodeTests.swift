@@ -1,3 +1,4 @@
+import Glibc
 import Imaging
 import PipelineKit
 import Stages
@@ -145,5 +146,76 @@ import Testing
       #expect(error.code == "damaged")
       #expect(error.message.contains("damaged or cut short"))
     }
+  }
+}
+
+/// Files that their writers are not done with.
+@Suite struct ChangingSourceTests {
+  let bench = StageBench()
+
+  private func start(_ bytes: [UInt8]) -> Item { bench.item(holding: bytes, name: "growing.jpg") }
+
+  private func outcome(of item: Item) throws -> Outcome {
+    try bench.make(Resize.self, #"{ "stage": "resize", "width": 12 }"#)
+      .processFrames(item, .each, in: bench.context("resize"))
+  }
+
+  /// A picture with so much in it that half of its file is not all.
+  private static func busy() throws -> [UInt8] {
+    try Pictures.jpeg(Pictures.image(96, 96) { x, y in [UInt8(x * y % 251), UInt8(x * 7 % 256), UInt8(y * 11 % 256)] })
+  }
+
+  private func append(_ bytes: [UInt8], to path: PathBytes) throws {
+    let file = try #require(path.withCString { fopen($0, "ab") })
+    #expect(fwrite(bytes, 1, bytes.count, file) == bytes.count)
+    fclose(file)
+  }
+
+  @Test func theStampIsOfWhatWasRead() throws {
+    let bytes = try Pictures.jpeg(Pictures.quarters())
+    let item = try bench.decoded(start(bytes))
+    let stamp = try #require(item.sourceStamp)
+    #expect(stamp.size == bytes.count)
+    #expect(stamp == SourceStamp(path: item.identity.path.bytes))
+    // It stays when the pixels go.
+    #expect(item.releasingPixels().sourceStamp == stamp)
+    try append([0], to: item.identity.path)
+    #expect(stamp != SourceStamp(path: item.identity.path.bytes))
+    #expect(item.sourceStamp == stamp)
+  }
+
+  /// Half a file is damaged; once more has come since, that was no damage.
+  @Test func halfAFileThatGoesOnIsPutOff() throws {
+    let bytes = try Self.busy()
+    let half = bytes.count / 2
+    let item = try bench.decoded(start(Array(bytes[..<half])))
+    #expect { _ = try outcome(of: item) } throws: { ($0 as? StageError)?.code == "damaged" }
+    try append(Array(bytes[half...]), to: item.identity.path)
+    guard case .deferred(let reason) = try outcome(of: item) else {
+      Issue.record("not put off")
+      return
+    }
+    #expect(reason.contains("since it was read"))
+  }
+
+  @Test func aFileThatWasReplacedOrRemovedIsPutOff() throws {
+    let bytes = try Self.busy()
+    let item = try bench.decoded(start(Array(bytes[..<(bytes.count / 2)])))
+    _ = item.identity.path.withCString { unlink($0) }
+    guard case .deferred = try outcome(of: item) else {
+      Issue.record("not put off")
+      return
+    }
+  }
+
+  /// A picture that is whole is used, whatever happens to its file afterwards.
+  @Test func aPictureThatWasReadWholeIsUsed() throws {
+    let item = try bench.decoded(start(Pictures.jpeg(Pictures.quarters())))
+    try append([1, 2, 3], to: item.identity.path)
+    guard case .next(let small) = try outcome(of: item) else {
+      Issue.record("not worked on")
+      return
+    }
+    #expect(small.size?.width == 12)
   }
 }

@@ -136,6 +136,56 @@ import Testing
     #expect(try item.matte?.bytes() == [1])
   }
 
+  /// Results in memory, as a state folder keeps them.
+  private final class Shelf: ResultKeeper {
+    let results = Mutex<[[UInt8]: [UInt8]]>([:])
+    func result(for key: [UInt8], paid: Bool) -> [UInt8]? { results.withLock { $0[key] } }
+    func keep(_ bytes: [UInt8], for key: [UInt8], paid: Bool) { results.withLock { $0[key] = bytes } }
+  }
+
+  @Test("what was found in a picture is found again without asking, with all that was said about it")
+  func keptMattes() throws {
+    let shelf = Shelf()
+    func process(
+      _ provider: Scripted, _ settings: String = "", refreshed: Bool = false
+    ) throws -> (item: Item, journal: ItemJournal) {
+      let stage = Segment(
+        try StageBench.settings(Segment.self, "{ \"stage\": \"segment\", \"name\": \"ball\"\(settings) }"),
+        providers: ProviderChain([(provider, nil)], minScore: nil))
+      let journal = ItemJournal()
+      let kept = KeptResults(key: [1], paidKey: [2], keeper: shelf, isRefreshed: refreshed)
+      let item = try bench.item(Pictures.solid(1, 1, 1, 2, 3))
+      guard case .next(let next) = try stage.process(item, in: bench.context("segment", journal: journal) { _ in kept })
+      else { throw StageError("test", "the stage did not pass the item on") }
+      return (next, journal)
+    }
+    let provider = Scripted("a", level: 140) { () throws(StageError) in 0.9 }
+    let first = try process(provider)
+    let second = try process(provider)
+    #expect(provider.calls.withLock { $0 } == 1)
+    #expect(try first.item.image().bytes() == second.item.image().bytes())
+    #expect(try first.item.matte?.bytes() == second.item.matte?.bytes())
+    #expect(try first.item.mattes["ball"]?.bytes() == second.item.mattes["ball"]?.bytes())
+    #expect(second.item.mattes.count == 1)
+    #expect(first.journal.snapshot.mattes == second.journal.snapshot.mattes)
+    // Asked for again all the same, and what is no result is none.
+    _ = try process(provider, refreshed: true)
+    #expect(provider.calls.withLock { $0 } == 2)
+    for damaged in [[], [1, 2, 3], Array("{}\n".utf8), shelf.results.withLock { Array($0[[1]]?.dropLast() ?? []) }] {
+      shelf.results.withLock { $0[[1]] = damaged }
+      let before = provider.calls.withLock { $0 }
+      #expect(try process(provider).item.matte?.bytes() == first.item.matte?.bytes())
+      #expect(provider.calls.withLock { $0 } == before + 1)
+    }
+    // The warnings of the first time are those of the second.
+    shelf.results.withLock { $0 = [:] }
+    let blank = Scripted("b", level: 0) { () throws(StageError) in 0.9 }
+    for _ in 0..<2 {
+      #expect(try process(blank, #", "onEmpty": "keep""#).journal.warningCodes == ["nothing-found"])
+    }
+    #expect(blank.calls.withLock { $0 } == 1)
+  }
+
   @Test func theBestMaskIsKept() throws {
     let all: Set<Trouble> = [.lowScore]
     let journal = ItemJournal()

@@ -48,12 +48,12 @@ struct StageBench {
   }
 
   func context(
-    _ stage: String = "stage", journal: ItemJournal = ItemJournal(),
+    _ stage: String = "stage", journal: ItemJournal = ItemJournal(), kept: (@Sendable (Item) -> KeptResults?)? = nil,
     cancelled: @escaping @Sendable () -> Bool = { false }
   ) -> StageContext {
     StageContext(
       stage: stage, run: run, journal: journal, temporaries: temporaries, claims: claims, protected: protected,
-      cancelled: cancelled)
+      kept: kept, cancelled: cancelled)
   }
 
   /// Runs one stage on one item.

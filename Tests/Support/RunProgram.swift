@@ -33,6 +33,8 @@ public final class RunProgram {
     /// A file that standard output or standard error is, instead of a pipe.
     public var outputFile: String?
     public var errorFile: String?
+    /// The program leads a process group of its own, to which `send(_:toGroup:)` sends.
+    public var isGroupLeader = false
 
     public init() {}
   }
@@ -142,7 +144,12 @@ public final class RunProgram {
     sigfillset(&all)
     posix_spawnattr_setsigmask(&attributes, &none)
     posix_spawnattr_setsigdefault(&attributes, &all)
-    posix_spawnattr_setflags(&attributes, Int16(POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF))
+    var flags = POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF
+    if settings.isGroupLeader {
+      posix_spawnattr_setpgroup(&attributes, 0)
+      flags |= POSIX_SPAWN_SETPGROUP
+    }
+    posix_spawnattr_setflags(&attributes, Int16(flags))
 
     var words: [UnsafeMutablePointer<CChar>?] = ([path] + arguments).map { strdup($0) } + [nil]
     var variables: [UnsafeMutablePointer<CChar>?] =
@@ -173,6 +180,9 @@ public final class RunProgram {
 
   public func send(_ signal: Int32) { kill(process, signal) }
 
+  /// Sends a signal to the program, and with `toGroup` to the processes it has started: it must lead a group.
+  public func send(_ signal: Int32, toGroup: Bool) { kill(toGroup ? -process : process, signal) }
+
   /// Waits until standard error holds a text; false when the program ended or the time was over before.
   public func waitForError(_ text: String, limit: Double = 60) -> Bool {
     let wanted = Array(text.utf8)
@@ -181,6 +191,9 @@ public final class RunProgram {
 
   /// Waits until something is so; false when the program ended or the time was over before.
   public func wait(limit: Double = 60, until condition: () -> Bool) -> Bool { pump(limit: limit, condition) }
+
+  /// Lets time pass; true when the program ended within it.
+  public func ends(within seconds: Double) -> Bool { !pump(limit: seconds) { false } && status != nil }
 
   /// Waits for the end; kills the program when the time is over.
   public func finish(limit: Double = 120) -> ProgramResult {
@@ -202,7 +215,8 @@ public final class RunProgram {
       if condition() { return true }
       var polled = [output, error].filter { $0 >= 0 }.map { pollfd(fd: $0, events: Int16(POLLIN), revents: 0) }
       // Also wakes to look whether the program has ended with its pipes held open by someone else.
-      _ = poll(&polled, nfds_t(polled.count), 20)
+      let left = (end - ContinuousClock.now) / .milliseconds(1)
+      _ = poll(&polled, nfds_t(polled.count), Int32(max(0, min(20, left.rounded(.up)))))
       for entry in polled where entry.revents != 0 { read(entry.fd) }
       if status == nil {
         var value: Int32 = 0

@@ -92,6 +92,11 @@ public final class TemporaryFolder: Sendable {
     return names
   }
 
+  /// Removes a file, or a folder with all that is in it.
+  public func remove(_ name: String) {
+    if unlink(self[name]) != 0 { Self.remove(self[name]) }
+  }
+
   private static func remove(_ path: String) {
     guard let folder = opendir(path) else { return }
     // Bytes, not text: names need not be UTF-8.

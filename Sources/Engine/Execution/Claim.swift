@@ -55,23 +55,14 @@ final class Claim: Sendable {
 
 /// An item and how far it has come. Touched by the worker that holds its claim, under the claim's lock.
 final class ItemRun: Sendable {
-  struct Progress: Sendable {
-    var item: Item
-    /// The next stage to run.
-    var stage = 0
-    var timings: [(stage: String, milliseconds: Double)] = []
-    var spent = Duration.zero
-    /// Whether memory was asked for; that is once, when the header is known.
-    var hasAsked = false
-  }
   let index: Int
   let journal = ItemJournal()
-  let progress: Mutex<Progress>
+  let progress: Mutex<ItemProgress>
   /// Where a thread waits for this item's memory, instead of the item on its lane.
   let grant = Mutex<DispatchSemaphore?>(nil)
 
   init(_ item: Item) {
     index = item.identity.index
-    progress = Mutex(Progress(item: item))
+    progress = Mutex(ItemProgress(item: item))
   }
 }

@@ -12,6 +12,15 @@ public enum StopReason: Sendable, Hashable {
   /// A failure, with `onError: "stop"`.
   case failure
 
+  /// For the report: `signal 15`, `deadline` or `failure`.
+  var text: String {
+    switch self {
+    case .interrupted(let signal): "signal \(signal)"
+    case .deadline: "deadline"
+    case .failure: "failure"
+    }
+  }
+
   fileprivate var isSignal: Bool { if case .interrupted = self { true } else { false } }
 
   fileprivate var rank: Int {
@@ -28,6 +37,12 @@ struct ExecutableStage: Sendable {
   var label: String
   var plan: StagePlan
   var stage: any Stage
+  /// The stage whose result this one takes; nil for the one before it.
+  var predecessor: Int?
+  /// Where it does not hold, the stage is passed over.
+  var condition: Condition?
+  /// Whether the stages after it are its tails, and there is no way on without it.
+  var isBranch = false
 }
 
 /// One item as the planner leaves it: to be worked on, or decided already.
@@ -52,6 +67,8 @@ final class Executor: Sendable {
     var storageWorkers = 4
     var networkWorkers = 4
     var memoryLimit: Int
+    /// What no picture can have, not even alone, and what sets it; nil where there is swap, or the machine, to give way.
+    var memoryBound: MachineLimits.Memory?
     var itemDeadline: Duration
     var deadline: Duration?
     var graceTime: Duration
@@ -96,8 +113,7 @@ final class Executor: Sendable {
   }
 
   let stages: [ExecutableStage]
-  private let keepsPixels: [Bool]
-  private let keepsMatte: [Bool]
+  let tree: ChainTree
   let configuration: Configuration
   private let items: @Sendable (Int) -> PlannedItem
   private let itemCount: Int
@@ -116,6 +132,7 @@ final class Executor: Sendable {
   let journal: RunJournal?
   private let past: Past?
   let launcher: ChildLauncher?
+  private let history: RunHistory?
   private let children: Mutex<ChildLane?> = Mutex(nil)
 
   /// - Parameters:
@@ -125,10 +142,11 @@ final class Executor: Sendable {
   init(
     stages: [ExecutableStage], configuration: Configuration, itemCount: Int, run: RunValues,
     protected: ProtectedPaths = ProtectedPaths(), claims: OutputClaims = OutputClaims(), journal: RunJournal? = nil,
-    past: Past? = nil, launcher: ChildLauncher? = nil, observer: any RunObserver,
+    past: Past? = nil, launcher: ChildLauncher? = nil, observer: any RunObserver, history: RunHistory? = nil,
     items: @escaping @Sendable (Int) -> PlannedItem
   ) {
     self.claims = claims
+    self.history = history
     self.journal = journal
     self.past = past
     self.launcher = launcher
@@ -150,15 +168,7 @@ final class Executor: Sendable {
     self.protected = protected
     self.observer = observer
     budget = MemoryBudget(limit: configuration.memoryLimit)
-    // After stage i, pixels are kept when any later stage works on them.
-    let pixels: ItemTraits = [.picture, .alpha, .matte]
-    func isAsked(for traits: ItemTraits, after index: Int) -> Bool {
-      stages[(index + 1)...].contains {
-        !$0.plan.accepts.union($0.plan.acceptsAny).union($0.plan.uses).isDisjoint(with: traits)
-      }
-    }
-    keepsPixels = stages.indices.map { isAsked(for: pixels, after: $0) }
-    keepsMatte = stages.indices.map { isAsked(for: [.alpha, .matte], after: $0) }
+    tree = ChainTree(stages)
   }
 
   /// Works through all items; returns when the last has ended or the run was stopped.
@@ -337,67 +347,81 @@ final class Executor: Sendable {
   private func work(_ run: ItemRun, _ worker: WorkLane.Worker, _ lane: Lane) {
     var progress = run.progress.withLock { $0 }
     let claim = Claim(item: run, expiry: .now + (configuration.itemDeadline - progress.spent))
-    claim.currentStage = progress.stage
+    if let stage = progress.stage { claim.currentStage = stage }
     // Before the look at the run's state: whoever ends the run by force sees the claim, or is seen here.
     worker.claim.withLock { $0 = claim }
     defer { worker.claim.withLock { if $0 === claim { $0 = nil } } }
     guard state.withLock({ !$0.isForced && $0.inFlight[run.index] != nil }) else { return }
 
-    while progress.stage < stages.count, stages[progress.stage].plan.lane == lane {
+    while let index = progress.stage, stages[index].plan.lane == lane {
       if !reserveMemory(run, &progress, claim) { return }
-      let stage = stages[progress.stage]
-      claim.currentStage = progress.stage
-      journal?.enter(run.index, stage: progress.stage)
+      claim.currentStage = index
+      journal?.enter(run.index, stage: index)
       let context = StageContext(
-        stage: stage.label, run: self.run, journal: run.journal, temporaries: temporaries, claims: claims,
-        protected: protected, cancelled: { claim.isRevoked })
-      let start = ContinuousClock.now
-      let result: Result<Outcome, StageError>
-      do throws(StageError) {
-        result = .success(try stage.stage.processFrames(progress.item, stage.plan.frames, in: context))
-      } catch {
-        result = .failure(error)
-      }
-      let duration = ContinuousClock.now - start
-      progress.spent += duration
-      progress.timings.append((stage.label, duration / .milliseconds(1)))
-      switch result {
-      case .success(.next(let item)):
-        progress.item = released(item, after: progress.stage)
-        progress.stage += 1
-        let snapshot = progress
-        guard claim.commit({ run.progress.withLock { $0 = snapshot } }) else { return }
-      case .success(let outcome):
-        let snapshot = progress
-        guard claim.commit({ run.progress.withLock { $0 = snapshot } }), claim.settle() else { return }
-        conclude(run, outcome)
-        return
-      case .failure(let error):
-        let snapshot = progress
-        guard claim.commit({ run.progress.withLock { $0 = snapshot } }), claim.settle() else { return }
-        conclude(run, .failed, error: error, stage: stage.label)
-        return
-      }
+        stage: stages[index].label, run: self.run, journal: run.journal, temporaries: temporaries, claims: claims,
+        protected: protected, matte: progress.way.matte, kept: kept(of: index), cancelled: { claim.isRevoked })
+      step(&progress, in: context)
+      let snapshot = progress
+      guard claim.commit({ run.progress.withLock { $0 = snapshot } }) else { return }
     }
     guard claim.settle() else { return }
-    if progress.stage == stages.count {
-      conclude(run, .done)
-    } else {
-      submit(run, atStage: progress.stage)
+    if let next = progress.stage { submit(run, atStage: next) } else { conclude(run) }
+  }
+
+  /// Takes an item through the stage that is next.
+  func step(_ progress: inout ItemProgress, in context: StageContext) {
+    guard let index = progress.stage else { return }
+    let stage = stages[index]
+    let start = ContinuousClock.now
+    let before = context.journal.snapshot.mattes.count
+    let step: ItemProgress.Step
+    do throws(StageError) {
+      if let condition = stage.condition, try !condition.holds(for: progress.item, in: context) {
+        step = .passedOver(condition)
+      } else {
+        step = .outcome(try stage.stage.processFrames(progress.item, stage.plan.frames, in: context))
+      }
+    } catch {
+      step = .failure(error)
     }
+    let duration = ContinuousClock.now - start
+    progress.spent += duration
+    // A stage that did not work has no time in the report.
+    if case .passedOver = step {} else { progress.timings.append((stage.label, duration / .milliseconds(1))) }
+    let mattes = context.journal.snapshot.mattes
+    if mattes.count > before { progress.way.matte = mattes.last }
+    if case .outcome(.next(let next)) = step { progress.source = SourceFacts(next) ?? progress.source }
+    progress.advance(step, tree, stages)
+  }
+
+  private func kept(of stage: Int) -> (@Sendable (Item) -> KeptResults?)? {
+    guard let history else { return nil }
+    return { item in history.keptResults(of: stage, for: item) }
   }
 
   /// Reserves memory once the header is known; false when the item has to wait its turn.
-  private func reserveMemory(_ run: ItemRun, _ progress: inout ItemRun.Progress, _ claim: Claim) -> Bool {
-    guard !progress.hasAsked, case .encoded(let source) = progress.item.picture else { return true }
-    let bytes = estimate(source, from: progress.stage)
-    progress.hasAsked = true
+  private func reserveMemory(_ run: ItemRun, _ progress: inout ItemProgress, _ claim: Claim) -> Bool {
+    guard let bytes = memoryToAsk(&progress) else { return true }
     let snapshot = progress
     // Settled before asking: once it waits, another thread may take the item up at any moment.
     guard claim.commit({ run.progress.withLock { $0 = snapshot } }), claim.settle() else { return false }
+    if let bound = configuration.memoryBound, bytes > bound.bytes {
+      let label = stages[min(progress.stage ?? 0, stages.count - 1)].label
+      conclude(run, TailEnd(.failed, stage: label, error: Self.tooLarge(bytes, bound)))
+      return false
+    }
     guard budget.reserve(bytes, for: run) else { return false }
     resume([run])
     return false
+  }
+
+  private static func tooLarge(_ bytes: Int, _ bound: MachineLimits.Memory) -> StageError {
+    func text(_ bytes: Int) -> String { "\((bytes + 1 << 19) >> 20) MiB" }
+    return StageError(
+      "memory",
+      "the picture takes about \(text(bytes)) of memory in this chain, and this process can have \(text(bound.bytes)) "
+        + "at most, by \(bound.source)",
+      kind: .temporary, hint: "allow the process more memory, or take another format or a smaller size")
   }
 
   /// Puts items that were given memory back on their lanes; those that ended meanwhile give it back.
@@ -408,7 +432,7 @@ final class Executor: Sendable {
         if let waiting = run.grant.withLock({ $0 }) {
           waiting.signal()
         } else {
-          submit(run, atStage: run.progress.withLock { $0.stage })
+          submit(run, atStage: run.progress.withLock { $0.stage } ?? 0)
         }
       } else {
         runs += budget.release(run)
@@ -416,54 +440,19 @@ final class Executor: Sendable {
     }
   }
 
-  /// The most bytes that the rest of the chain holds at one time for this picture.
-  func estimate(_ source: EncodedPicture, from first: Int) -> Int {
-    var width = source.header.orientedWidth
-    var height = source.header.orientedHeight
-    var peak = 0
-    // The other decoders hold the whole picture, however small it becomes.
-    let streamed: [PictureFormat] = [.jpeg, .png, .tiff]
-    let space = source.options.space.depth
-    let isDeep = space == .sixteen || space == .source && source.header.bitsPerSample > 8
-    let frames = source.isAnimation ? source.header.frames : 1
-    for (index, stage) in stages[first...].enumerated() {
-      let result = stage.plan.resultSize?(width, height) ?? (width, height)
-      // A resize straight after decode reads the source in strips, where its decoder gives strips; only the result is
-      // held then. What is stored in passes over the whole picture is held by the decoder.
-      let isStreamed =
-        index == 0 && stage.plan.shrinksOnLoad && streamed.contains(source.header.format)
-        && !source.header.isProgressive && frames == 1
-      let held = isStreamed ? result : (max(width, result.0), max(height, result.1))
-      let pixels = held.0 * held.1 * (isDeep ? 8 : 4)
-      let work = stage.plan.workingBytes(result.0, result.1) * (isDeep ? 2 : 1)
-      // Of an animation a stage holds all frames as they were until it has made all anew.
-      let copies = frames > 1 ? 2 * frames : 1
-      peak = max(peak, pixels * copies + work * (stage.plan.frames == .together ? frames : 1))
-      (width, height) = result
+  /// The bytes to reserve for an item; nil where its header is not known yet, or it has asked before.
+  func memoryToAsk(_ progress: inout ItemProgress) -> Int? {
+    guard !progress.hasAsked, let stage = progress.stage, case .encoded(let source) = progress.item.picture else {
+      return nil
     }
-    return peak + source.bytes.count
+    progress.hasAsked = true
+    return tree.estimate(source, from: stage, pending: progress.pending.map(\.stage))
   }
 
-  /// The item without what no stage after this one asks for.
-  func released(_ item: Item, after stage: Int) -> Item {
-    guard keepsPixels[stage] else { return item.releasingPixels() }
-    return keepsMatte[stage] ? item : item.releasingMatte()
-  }
-
-  private func conclude(_ run: ItemRun, _ outcome: Outcome) {
-    switch outcome {
-    case .next: conclude(run, .done)
-    case .dropped(let reason): conclude(run, .dropped, reason: reason)
-    case .review(let reason): conclude(run, .review, reason: reason)
-    case .deferred(let reason): conclude(run, .deferred, reason: reason)
-    case .notAttempted(let reason): conclude(run, .notAttempted, reason: reason)
-    case .unknown(let receipt): conclude(run, .unknown, reason: receipt)
-    }
-  }
-
-  func conclude(
-    _ run: ItemRun, _ status: ItemStatus, error: StageError? = nil, stage: String? = nil, reason: String? = nil
-  ) {
+  /// Ends an item.
+  ///
+  /// - Parameter last: how the tail it was in ended; nil where all had ended. Tails not yet begun share its fate.
+  func conclude(_ run: ItemRun, _ last: TailEnd? = nil) {
     // Whoever removes the item from those in flight reports it; everyone else came too late.
     let isOurs = state.withLock { state in
       guard state.inFlight.removeValue(forKey: run.index) != nil else { return false }
@@ -472,22 +461,28 @@ final class Executor: Sendable {
     }
     guard isOurs else { return }
     run.journal.close()
-    let (identity, timings) = run.progress.withLock { ($0.item.identity, $0.timings) }
     // Pixels go now, not when the last reference to the run does.
-    run.progress.withLock { $0.item = Item(identity: identity) }
+    let (identity, timings, ends, source) = run.progress.withLock { progress in
+      let identity = progress.item.identity
+      progress.item = Item(identity: identity)
+      progress.pending = []
+      return (identity, progress.timings, progress.ends, progress.source)
+    }
     let entries = run.journal.snapshot
+    let end = ItemEnd(ends + (last.map { [$0] } ?? []))
     var record = ItemRecord(
-      index: run.index, inputIndex: identity.inputIndex, input: identity.name.display, status: status)
+      index: run.index, inputIndex: identity.inputIndex, input: identity.name.display, status: end.status)
     record.outputs = entries.outputs
-    record.warnings = entries.warnings
+    record.warnings = entries.warnings + end.warnings
     record.mattes = entries.mattes
     record.facts = entries.facts
     record.timings = timings
-    record.error = error
-    record.failedStage = stage
-    record.reason = reason
+    record.source = source
+    record.error = end.error
+    record.failedStage = end.failedStage
+    record.reason = end.reason
     resume(budget.release(run))
-    end(record)
+    self.end(record)
     admit()
   }
 
@@ -518,7 +513,7 @@ final class Executor: Sendable {
         }
         if hungCalls >= configuration.mostHungCalls { moveToChildren() }
         let label = stages[min(claim.currentStage, stages.count - 1)].label
-        conclude(claim.item, .failed, error: deadlineError(inStage: label), stage: label)
+        conclude(claim.item, TailEnd(.failed, stage: label, error: deadlineError(inStage: label)))
       }
     }
     if let deadline = configuration.deadline, now - started >= deadline { stop(.deadline) }
@@ -552,7 +547,7 @@ final class Executor: Sendable {
       for (worker, claim) in lane.claims { _ = lane.abandon(worker, claim) }
     }
     for item in pending.0.sorted(by: { $0.index < $1.index }) {
-      conclude(item, .notAttempted, reason: Self.reason(stop) + " before the item was done")
+      conclude(item, TailEnd(.notAttempted, reason: Self.reason(stop) + " before the item was done"))
     }
     admit()
   }

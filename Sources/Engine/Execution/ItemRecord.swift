@@ -22,6 +22,8 @@ public struct ItemRecord: Sendable {
   public var error: StageError?
   /// The stage that failed.
   public var failedStage: String?
+  /// What was read, where anything was.
+  public var source: SourceFacts?
   /// Why an item was skipped, dropped, put aside for review or not attempted.
   public var reason: String?
 
@@ -80,30 +82,6 @@ extension OutputRecord {
       place, ("format", .string(format)), ("width", .integer(width)), ("height", .integer(height)),
       ("bytes", .integer(bytes)), ("sha256", .string(sha256)),
     ])
-  }
-}
-
-extension MatteRecord {
-  /// The matte's object in the report; four digits say all there is to say.
-  var json: JSONText {
-    func short(_ value: Double) -> JSONText { .number((value * 10_000).rounded() / 10_000) }
-    var members: [(String, JSONText)] = []
-    if let name { members.append(("name", .string(name))) }
-    members.append(("provider", .string(provider)))
-    if let model { members.append(("model", .string(model))) }
-    members += [
-      ("score", short(score)), ("coverage", short(coverage)), ("softness", short(softness)),
-      ("islands", .integer(islands)), ("border", short(border)),
-    ]
-    if let flip { members.append(("flip", short(flip))) }
-    return .object(members)
-  }
-}
-
-extension ItemWarning {
-  /// The warning's object in the report.
-  var json: JSONText {
-    .object([("code", .string(code)), ("stage", .string(stage)), ("message", .string(message))])
   }
 }
 

@@ -16,6 +16,7 @@ public struct PastRun: Sendable {
   public var jobText: [UInt8] { file.jobText }
   public var jobFile: String { file.jobFile }
   public var baseFolder: PathBytes { file.baseFolder }
+  public var runID: String { file.identity.runID }
   /// Where the report goes; absolute.
   public var reportPath: PathBytes? { file.reportPath }
   /// The signal of the crash; 0 where a library ended the program.
@@ -92,7 +93,7 @@ public struct PastRun: Sendable {
   /// Whether an item has ended before the crash.
   public func hasEnded(_ index: Int) -> Bool { if case .ended = journal[index] { true } else { false } }
 
-  func input(at index: Int) -> PathBytes { file.inputs[index].path }
+  func input(at index: Int) -> PathBytes { file.inputs.path(at: index) }
 
   var identity: RunIdentity {
     var identity = file.identity
@@ -105,6 +106,7 @@ public struct PastRun: Sendable {
     var plan = RunPlan()
     plan.inputs = file.inputs
     plan.decisions = file.decisions
+    plan.countOccurrences()
     var resolver = FolderResolver()
     plan.list = file.list
     plan.protected = ProtectedPaths(

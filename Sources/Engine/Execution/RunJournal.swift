@@ -36,7 +36,7 @@ struct RunJournal: Sendable {
   var itemCount: Int { Int(csystem_journal_items()) }
 
   func enter(_ index: Int, stage: Int) {
-    // Chains that long do not exist; what counts is that the item is in flight.
+    // Hardly any job has more stages, its tails included; what counts is that the item is in flight.
     csystem_journal_mark(Int64(index), Int32(min(stage + 1, Self.firstEnded - 1)))
   }
 

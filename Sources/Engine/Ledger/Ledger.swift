@@ -42,9 +42,12 @@ public final class Ledger: Sendable {
 
   /// Opens the ledger of a folder, and makes it where it is missing and to be written to.
   ///
+  /// - Parameter isOnNetwork: whether other machines may have it open; nil for what its file system says.
   /// - Returns: nil where it is only to be read and there is none.
-  public static func open(_ folder: StateFolder, _ access: Access) throws(StageError) -> Ledger? {
-    try open(folder, access, isOnNetwork: folder.isOnNetwork, steps: LedgerSchema.steps)
+  public static func open(
+    _ folder: StateFolder, _ access: Access, isOnNetwork: Bool? = nil
+  ) throws(StageError) -> Ledger? {
+    try open(folder, access, isOnNetwork: isOnNetwork ?? folder.isOnNetwork, steps: LedgerSchema.steps)
   }
 
   /// - Parameter steps: the schema's, or a test's.
@@ -58,6 +61,10 @@ public final class Ledger: Sendable {
       throw StageError(
         "state-foreign", "the ledger \(file.printable) is not a file", kind: .environment,
         hint: "choose another folder with --state DIR")
+    }
+    if isThere, (1..<512).contains(status.st_size) {
+      // SQLite would take it for a new one.
+      throw translate(.damage("the file is cut short"), folder, writing: false)
     }
     if access == .readOnly {
       guard isThere, status.st_size > 0 else { return nil }
@@ -299,8 +306,8 @@ public final class Ledger: Sendable {
 
   /// Puts an item in the place of what was known about it. Returns at once.
   ///
-  /// - Parameter onDurable: told when it is on the disk, or why it is not. Called on the thread that writes: it must not
-  ///   wait for the ledger.
+  /// - Parameter onDurable: told when it is on the disk, or why it is not. Called on the thread that writes: it must
+  ///   not wait for the ledger.
   public func book(job: String, _ item: LedgerItem, onDurable: (@Sendable (StageError?) -> Void)? = nil) {
     enqueue({ tables throws(DatabaseError) in try tables.book(job: job, item) }, onDurable)
   }

@@ -7,7 +7,7 @@ import Synchronization
 ///
 /// A file is 8 bytes of mark, the key (32), the length and a checksum of what follows (8 each, little-endian), and the
 /// bytes. One that is not what it was is no result. A result that was paid for is durable before it counts as kept, and
-/// only `prunePaid` removes it; others may be lost to a power cut, and the least recently used go first.
+/// only `prune` removes it; others may be lost to a power cut, and the least recently used go first.
 public final class ResultStore: Sendable {
   private static let mark = Array("PIPERES1".utf8)
   private static let headerBytes = 56
@@ -239,14 +239,14 @@ public final class ResultStore: Sendable {
     return gone
   }
 
-  /// Removes paid results that were last used before a time.
+  /// Removes results that were last used before a time.
   ///
   /// - Parameter time: seconds since 1970.
   /// - Returns: how many went, and their bytes.
   @discardableResult
-  public func prunePaid(usedBefore time: Double) -> (count: Int, bytes: Int) {
+  public func prune(paid: Bool, usedBefore time: Double) -> (count: Int, bytes: Int) {
     var gone = (count: 0, bytes: 0)
-    for entry in entries(paid: true) where Double(entry.used) / 1e9 < time {
+    for entry in entries(paid: paid) where Double(entry.used) / 1e9 < time {
       guard entry.path.withCString({ unlink($0) }) == 0 else { continue }
       gone.count += 1
       gone.bytes += entry.bytes

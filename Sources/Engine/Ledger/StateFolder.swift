@@ -84,6 +84,62 @@ public struct StateFolder: Sendable, Hashable {
       hint: hint)
   }
 
+  // MARK: What is there
+
+  /// The folder's own ledger and those of its shards, as far as they are there: without shards first, then by their
+  /// number.
+  public static func ledgers(in path: PathBytes) -> [StateFolder] {
+    let whole = locate(path)
+    var shards: [(index: Int, count: Int)] = []
+    if let listing = whole.path.withCString({ opendir($0) }) {
+      defer { closedir(listing) }
+      while let entry = readdir(listing) {
+        let name = withUnsafeBytes(of: &entry.pointee.d_name) { String(decoding: $0.prefix { $0 != 0 }, as: UTF8.self) }
+        let parts = name.split(separator: "-", omittingEmptySubsequences: false)
+        guard parts.count == 4, parts[0] == "shard", parts[2] == "of", let index = Int(parts[1]),
+          let count = Int(parts[3]), name == "shard-\(index)-of-\(count)"
+        else { continue }
+        shards.append((index, count))
+      }
+    }
+    shards.sort { ($0.count, $0.index) < ($1.count, $1.index) }
+    return ([whole] + shards.map { locate(path, shard: $0) }).filter { folder in
+      folder.ledgerFile.withCString { access($0, F_OK) } == 0
+    }
+  }
+
+  /// Bytes of the database and of the files SQLite keeps beside it.
+  public var ledgerBytes: Int {
+    ledgerFiles.reduce(0) { sum, file in
+      var status = stat()
+      return sum + (file.withCString { lstat($0, &status) } == 0 ? Int(status.st_size) : 0)
+    }
+  }
+
+  /// Moves the ledger, whatever its state, into a folder of its own beside it, so that the next run starts with an
+  /// empty one. Nothing is deleted. The caller holds the lock.
+  ///
+  /// - Parameter time: seconds since 1970, for the folder's name.
+  /// - Returns: that folder.
+  /// - Throws: `state-write` of class environment.
+  public func setAside(at time: Double) throws(StageError) -> PathBytes {
+    let place = ledgerFolder.joining("set-aside-" + RunClock.identifier(of: time))
+    func failure(_ what: String) -> StageError {
+      StageError("state-write", what, kind: .environment, cause: String(cString: strerror(errno)))
+    }
+    guard place.withCString({ mkdir($0, 0o700) }) == 0 else { throw failure("cannot make \(place.printable)") }
+    // The database last: without it what is beside it would be taken for a new one's.
+    for file in ledgerFiles {
+      let target = place.joining(file.lastComponent)
+      guard file.withCString({ from in target.withCString { rename(from, $0) } }) == 0 || errno == ENOENT else {
+        throw failure("cannot move \(file.printable) to \(place.printable)")
+      }
+    }
+    try? AtomicFile.flush(folder: place)
+    try? AtomicFile.flush(folder: ledgerFolder)
+    return place
+  }
+
   // MARK: File systems
 
   /// Whether other machines may have the folder open too, as far as its file system tells. One that is missing is

@@ -10,6 +10,8 @@ struct OutputNames: Sendable {
     var ending: String?
     /// A copy of the input, for items that leave the chain there.
     var isCopy = false
+    /// What is known beforehand and decides whether an item comes here: conditions and filters on the way.
+    var conditions: [Condition] = []
 
     var mayReplaceInputs: Bool { stage.plan.mayReplaceInputs && !isCopy }
     /// Where the template stands in the job.
@@ -21,23 +23,95 @@ struct OutputNames: Sendable {
   }
   /// Every template that the chain writes to.
   let writers: [Writer]
+  private let filters: [JobStage]
+  /// Whether all that the job writes is written by `writers`.
+  private let outputsAreKnown: Bool
   private let run: RunValues
 
   init(job: Job, run: RunValues) {
     self.run = run
-    var ending: String?
     var writers: [Writer] = []
-    for stage in job.stages {
-      if let value = stage.plan.encodedExtension {
-        ending = value
-      } else if stage.plan.produces.contains(.encoded) {
-        ending = nil
+    for stage in job.stages where !stage.plan.outputs.isEmpty || !stage.plan.copies.isEmpty {
+      let path = job.stages.path(to: stage)
+      let ending = Self.ending(after: path)
+      let conditions = path.flatMap { before -> [Condition] in
+        let decides = before.index == stage.index || before.descriptor.spec.branchesField != nil
+        // A filter that may be passed over drops nothing for certain.
+        let filter = before.condition == nil ? before.plan.filter?.condition : nil
+        return [decides ? before.condition : nil, filter].compactMap(\.self).filter(\.isKnownBeforehand)
       }
-      for template in stage.plan.outputs { writers.append(Writer(stage: stage, template: template, ending: ending)) }
-      for template in stage.plan.copies { writers.append(Writer(stage: stage, template: template, isCopy: true)) }
+      for template in stage.plan.outputs {
+        writers.append(Writer(stage: stage, template: template, ending: ending, conditions: conditions))
+      }
+      for template in stage.plan.copies {
+        writers.append(Writer(stage: stage, template: template, isCopy: true, conditions: conditions))
+      }
     }
     self.writers = writers
+    filters = Self.filters(job.stages)
+    outputsAreKnown = job.stages.allSatisfy { !$0.plan.produces.contains(.output) || !$0.plan.outputs.isEmpty }
   }
+
+  /// The ending that what was encoded last has at the end of a way; nil where only the run shows it.
+  static func ending(after path: [JobStage]) -> String? {
+    var ending: String?
+    for stage in path where stage.plan.produces.contains(.encoded) {
+      // Where it is passed over, the ending is the one from before.
+      ending = stage.condition == nil || ending == stage.plan.encodedExtension ? stage.plan.encodedExtension : nil
+    }
+    return ending
+  }
+
+  /// The filters that decide about an item before anything is written, as far as that is known beforehand.
+  private static func filters(_ stages: [JobStage]) -> [JobStage] {
+    var filters: [JobStage] = []
+    for (index, stage) in stages.enumerated() {
+      // In a tail a filter ends that tail only.
+      guard stage.tail.isEmpty, stage.plan.outputs.isEmpty, stage.plan.copies.isEmpty,
+        !stage.plan.produces.contains(.output), index == 0 || stage.predecessor == index - 1
+      else { break }
+      if stage.plan.filter?.condition.isKnownBeforehand ?? false, stage.condition?.isKnownBeforehand ?? true {
+        filters.append(stage)
+      }
+    }
+    return filters
+  }
+
+  /// What becomes of an item whatever its picture is: nil where it is worked on.
+  func decision(for identity: ItemIdentity) -> RunPlan.Decision? {
+    for stage in filters {
+      guard let filter = stage.plan.filter else { continue }
+      do throws(StageError) {
+        if let condition = stage.condition, try condition.holds(for: identity, item: nil, matte: nil) == false {
+          continue
+        }
+        if try filter.condition.holds(for: identity, item: nil, matte: nil) == false { return .drop(filter.text) }
+      } catch {
+        return .fail(error, stage: stage.label)
+      }
+    }
+    if outputsAreKnown, !writers.isEmpty, writers.indices.allSatisfy({ fate(of: identity, at: $0) == .passes }) {
+      return .drop("nothing would be written: no condition of a stage that writes holds")
+    }
+    return nil
+  }
+
+  private enum Fate { case arrives, passes, fails }
+
+  /// What happens to an item before a writer, as far as that is known beforehand.
+  private func fate(of identity: ItemIdentity, at writer: Int) -> Fate {
+    for condition in writers[writer].conditions {
+      do throws(StageError) {
+        if try condition.holds(for: identity, item: nil, matte: nil) == false { return .passes }
+      } catch {
+        return .fails
+      }
+    }
+    return .arrives
+  }
+
+  /// Whether an item may come to a writer; false where it certainly does not.
+  func isReached(_ writer: Int, by identity: ItemIdentity) -> Bool { fate(of: identity, at: writer) == .arrives }
 
   /// The output's absolute path; nil where its name is only known during the run.
   ///
@@ -71,9 +145,32 @@ struct OutputNames: Sendable {
     }
   }
 
+  /// Folders below which outputs go whose names are only known during the run; none that is not below the job's folder
+  /// or named by the template itself.
+  var openEndedFolders: Set<PathBytes> {
+    var folders: Set<PathBytes> = []
+    for writer in writers where writer.template.variables.contains(where: { !isKnown($0, writer.ending) }) {
+      var fixed: [UInt8] = []
+      if case .literal(let bytes) = writer.template.segments.first { fixed = bytes }
+      guard let end = fixed.lastIndex(of: UInt8(ascii: "/")), end > 0 else { continue }
+      folders.insert(run.baseFolder.joining(PathBytes(bytes: Array(fixed[..<end]))).normalised)
+    }
+    return folders
+  }
+
+  private func isKnown(_ variable: TemplateVariable, _ ending: String?) -> Bool {
+    switch variable {
+    case .ext: ending != nil
+    case .itemHash, .imageWidth, .imageHeight, .runDate, .runID: false
+    default: true
+    }
+  }
+
   /// All outputs of an item that comes to the end of the chain; nil for those that cannot be named yet.
   func all(for identity: ItemIdentity) -> [PathBytes?] {
-    writers.indices.filter { !writers[$0].isCopy }.map { (try? path($0, for: identity)) ?? nil }
+    writers.indices.filter { !writers[$0].isCopy && isReached($0, by: identity) }.map {
+      (try? path($0, for: identity)) ?? nil
+    }
   }
 }
 

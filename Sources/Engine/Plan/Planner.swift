@@ -1,6 +1,8 @@
+import Dispatch
 import Glibc
 import JobSyntax
 import PipelineKit
+import Synchronization
 
 /// Enumerates inputs, works out where their outputs go, and proves that no output overwrites another or an input.
 public struct Planner {
@@ -10,16 +12,21 @@ public struct Planner {
   private var matcher: InputMatcher
   private var resolver = FolderResolver()
   private var plan = RunPlan()
-  /// Output path hash → item, to find outputs that are the same. Paths are rendered again to make sure.
-  private var outputs: [Int: (item: Int, output: Int)] = [:]
-  private var foldedOutputs: [Int: (item: Int, output: Int)] = [:]
+  /// Output path hash → its number, to find outputs that are the same. Paths are rendered again to make sure. The number
+  /// counts the outputs of all items, as many for each as there are templates.
+  private var outputs: [Int: Int] = [:]
+  private var foldedOutputs: [Int: Int] = [:]
   private let names: OutputNames
+  private let history: RunHistory?
+  /// What the history says of each item; empty without one.
+  private var verdicts: [RunHistory.Verdict] = []
   private var collisionCount = 0
 
   /// Findings of one kind beyond this many are only counted.
   private static let mostFindings = 20
 
-  public init(job: Job, run: RunValues, shard: Shard? = nil) {
+  public init(job: Job, run: RunValues, shard: Shard? = nil, history: RunHistory? = nil) {
+    self.history = history
     self.job = job
     self.run = run
     self.shard = shard
@@ -32,18 +39,70 @@ public struct Planner {
   /// In a shard, names are proven for the inputs of all: each shard refuses what any two of them would do to each
   /// other. Only its own inputs stay in the plan.
   ///
-  /// - Throws: `input-*` errors: `environment` for inputs that are missing or empty, `job` for those that are wrong.
-  public static func plan(_ job: Job, run: RunValues, shard: Shard? = nil) throws(InputError) -> RunPlan {
-    var planner = Planner(job: job, run: run, shard: shard)
-    try planner.readInputs()
+  /// - Throws: `input-*` errors: `environment` for inputs that are missing or empty, `job` for those that are wrong;
+  ///   what keeps the history from being read.
+  public static func plan(
+    _ job: Job, run: RunValues, shard: Shard? = nil, history: RunHistory? = nil
+  ) throws(PlanError) -> RunPlan {
+    var planner = Planner(job: job, run: run, shard: shard, history: history)
+    do throws(InputError) { try planner.readInputs() } catch { throw .input(error) }
+    do throws(StageError) { try planner.askHistory() } catch { throw .state(error) }
     planner.proveOutputs()
     planner.leaveOthers()
+    planner.applyHistory()
     return planner.plan
+  }
+
+  /// Asks the history about every item, on all processors: files are looked at for it.
+  private mutating func askHistory() throws(StageError) {
+    guard let history else { return }
+    let (plan, shard) = (plan, shard)
+    let count = plan.inputs.count
+    let pieces = min(count, 4 * Machine.processors)
+    guard pieces > 0 else { return }
+    let found = Mutex<(verdicts: [Int: [RunHistory.Verdict]], problem: StageError?)>(([:], nil))
+    DispatchQueue.concurrentPerform(iterations: pieces) { piece in
+      var verdicts: [RunHistory.Verdict] = []
+      for index in (piece * count / pieces)..<((piece + 1) * count / pieces) {
+        do throws(StageError) {
+          let identity = plan.identity(of: plan.inputs[index], at: index)
+          // Those of other shards are let go of later.
+          let isOurs = shard?.contains(identity.name) ?? true
+          verdicts.append(isOurs ? try history.verdict(on: identity) : .notFailed)
+        } catch {
+          found.withLock { $0.problem = error }
+          return
+        }
+      }
+      found.withLock { [verdicts] in $0.verdicts[piece] = verdicts }
+    }
+    let (parts, problem) = found.withLock { ($0.verdicts, $0.problem) }
+    if let problem { throw problem }
+    verdicts = (0..<pieces).flatMap { parts[$0] ?? [] }
+  }
+
+  /// What is up to date is not worked on, whatever else was found about its outputs: they are its own.
+  private mutating func applyHistory() {
+    guard let history else { return }
+    for (index, verdict) in verdicts.enumerated() {
+      switch verdict {
+      case .upToDate(let reason): plan.decisions[index] = .skip(reason)
+      case .notFailed: plan.decisions[index] = .skip("did not fail before")
+      case .work(let reason):
+        if history.options.explains { plan.reasons[index] = reason }
+      }
+    }
+    if let notice = history.versionNotice {
+      plan.findings.append(
+        Diagnostic(
+          severity: .warning, code: "other-versions", message: notice, file: job.file, range: nil, path: nil,
+          hint: "--rebuild makes them again"))
+    }
   }
 
   private mutating func readInputs() throws(InputError) {
     var skipped = SkipTally()
-    var inputs: [InputItem] = []
+    var inputs = InputList()
     // A broken link may lead to a folder that this run makes.
     var links: [PathBytes] = []
     func note(_ skip: SkippedInput) {
@@ -56,25 +115,42 @@ public struct Planner {
       links += cursor.linkedFolders
     }
     for link in links { matcher.add(link: link, resolver: &resolver) }
+    inputs.finish()
     for input in inputs { plan.list.add(input.name) }
     plan.inputs = inputs
+    switch job.input {
+    // A walk meets no file twice.
+    case .files, .directory: break
+    case .list, .manifest: plan.countOccurrences()
+    }
     plan.skippedInputs = skipped
   }
 
   private mutating func proveOutputs() {
     let writers = names.writers
     guard !writers.isEmpty else { return }
+    let stateFolder = (history?.ledger.folder.path).map { resolver.resolve($0) }
     // A picture that its own result may replace is still not another shard's to replace.
     let mayReplaceAll = writers.allSatisfy(\.mayReplaceInputs) && shard == nil
+    let (inputs, others) = (plan.inputs, Self.otherFiles(of: job))
     plan.protected = ProtectedPaths(
-      inputs: plan.inputs[..<(mayReplaceAll ? 0 : plan.inputs.count)].lazy.map(\.path),
-      others: Self.otherFiles(of: job),
+      inputs: (0..<(mayReplaceAll ? 0 : inputs.count)).lazy.map { inputs.path(at: $0) }, others: others,
       resolver: &resolver)
+    outputs.reserveCapacity(plan.inputs.count * writers.count)
+    foldedOutputs.reserveCapacity(plan.inputs.count * writers.count)
     for index in plan.inputs.indices {
       let identity = plan.identity(of: plan.inputs[index], at: index)
       let isOurs = shard?.contains(identity.name) ?? true
-      var existing: [Bool] = []
+      if let decision = names.decision(for: identity) {
+        if isOurs { plan.decisions[index] = decision }
+        continue
+      }
+      var existing: [Bool?] = []
       for (number, writer) in writers.enumerated() {
+        guard names.isReached(number, by: identity) else {
+          existing.append(nil)
+          continue
+        }
         let known: PathBytes?
         do throws(StageError) {
           known = try names.path(number, for: identity)
@@ -95,6 +171,11 @@ public struct Planner {
         }
         let resolved = resolver.resolve(path)
         prove(resolved, item: index, output: number)
+        if let state = stateFolder, resolved.isInside(state) {
+          refuse(
+            "output-in-state", "\(name(index)): its output \(path.printable) is in the folder of the job's own state",
+            writer, hint: "write elsewhere, or keep the state elsewhere with --state")
+        }
         let mayReplace = writer.mayReplaceInputs
         let isOthers = shard != nil && mayReplace && !resolver.places(of: identity.path).contains(resolved)
         if let error = plan.protected.refusal(
@@ -108,6 +189,12 @@ public struct Planner {
             writer, hint: writer.elsewhere)
         }
         guard isOurs, let kind = kind(of: path) else {
+          // What was there already, and so was kept and not booked, is there no more.
+          if isOurs, writer.stage.plan.existing == .skip, !writer.isCopy, index < verdicts.count,
+            case .upToDate = verdicts[index], !writer.template.variables.contains(where: \.isOfTheRun)
+          {
+            verdicts[index] = .work("the output \(path.printable) is gone")
+          }
           existing.append(false)
           continue
         }
@@ -115,7 +202,9 @@ public struct Planner {
           plan.decisions[index] = .fail(error, stage: writer.stage.label)
           break
         }
-        existing.append(writer.stage.plan.existing != .replace && !writer.isCopy)
+        // Where a run was cut short, it may have written this and not come to book it: the stage compares.
+        let mayBeOurs = writer.stage.plan.existing == .error && run.followsCutRun
+        existing.append(writer.stage.plan.existing != .replace && !writer.isCopy && !mayBeOurs)
       }
       if isOurs { decide(index, existing) }
     }
@@ -131,44 +220,51 @@ public struct Planner {
   /// Lets go of the inputs of other shards.
   private mutating func leaveOthers() {
     guard let shard else { return }
-    var inputs: [InputItem] = []
+    var inputs = InputList()
     var decisions: [Int: RunPlan.Decision] = [:]
+    var verdicts: [RunHistory.Verdict] = []
     for (index, input) in plan.inputs.enumerated() where shard.contains(input.name) {
       decisions[inputs.count] = plan.decisions[index]
+      if index < self.verdicts.count { verdicts.append(self.verdicts[index]) }
       inputs.append(input)
     }
+    inputs.finish()
     plan.inputs = inputs
     plan.decisions = decisions
+    self.verdicts = verdicts
   }
 
-  private mutating func decide(_ index: Int, _ existing: [Bool]) {
+  /// - Parameter existing: for each writer whether its output is there already; nil where the item does not come to it.
+  private mutating func decide(_ index: Int, _ existing: [Bool?]) {
     let writers = names.writers
     guard plan.decisions[index] == nil, existing.contains(true) else { return }
-    if let refused = writers.indices.first(where: { existing[$0] && writers[$0].stage.plan.existing == .error }) {
+    if let refused = writers.indices.first(where: { existing[$0] == true && writers[$0].stage.plan.existing == .error })
+    {
       let path = (try? names.path(refused, for: plan.identity(of: plan.inputs[index], at: index))) ?? nil
       plan.decisions[index] = .fail(
         StageError(
           "output-exists", "the output \(path?.printable ?? "") exists already",
           hint: "\"overwrite\": \"replace\" or \"skip\" would go on"), stage: writers[refused].stage.label)
     } else if writers.indices.allSatisfy({
-      writers[$0].isCopy || existing[$0] && writers[$0].stage.plan.existing == .skip
+      writers[$0].isCopy || existing[$0] == nil || existing[$0] == true && writers[$0].stage.plan.existing == .skip
     }) {
       plan.decisions[index] = .skip("every output exists already")
     }
   }
 
   private mutating func prove(_ path: PathBytes, item: Int, output: Int) {
-    if let first = outputs.updateValue((item, output), forKey: path.hashValue) {
+    let number = item * names.writers.count + output
+    if let first = outputs.updateValue(number, forKey: path.hashValue) {
       outputs[path.hashValue] = first
       if self.path(first) == path {
         refuse(
-          "output-collision", "\(name(first.item)) and \(name(item)) would both be written to \(path.printable)",
+          "output-collision", "\(name(first / names.writers.count)) and \(name(item)) would both be written to \(path.printable)",
           names.writers[output], hint: "make the names differ, with ${item.dir} or ${item.index}")
         return
       }
     }
     let folded = NameFolding.folded(path)
-    if let first = foldedOutputs.updateValue((item, output), forKey: folded.hashValue) {
+    if let first = foldedOutputs.updateValue(number, forKey: folded.hashValue) {
       foldedOutputs[folded.hashValue] = first
       if let other = self.path(first), NameFolding.folded(other) == folded {
         refuse(
@@ -180,8 +276,10 @@ public struct Planner {
     }
   }
 
-  private mutating func path(_ place: (item: Int, output: Int)) -> PathBytes? {
-    ((try? names.path(place.output, for: plan.identity(of: plan.inputs[place.item], at: place.item))) ?? nil)
+  /// Where an output goes, by its number.
+  private mutating func path(_ number: Int) -> PathBytes? {
+    let (item, output) = number.quotientAndRemainder(dividingBy: names.writers.count)
+    return ((try? names.path(output, for: plan.identity(of: plan.inputs[item], at: item))) ?? nil)
       .map { resolver.resolve($0) }
   }
 

@@ -16,9 +16,9 @@ struct PlanFile {
   var baseFolder: PathBytes
   /// Where the report goes; absolute.
   var reportPath: PathBytes?
-  var inputs: [InputItem] = []
+  var inputs = InputList()
   var decisions: [Int: RunPlan.Decision] = [:]
-  var list = InputList()
+  var list = InputsDigest()
   /// Inputs that no output may replace, those of other shards too, by their stable hashes.
   var protectedInputs: [UInt64] = []
 
@@ -62,6 +62,10 @@ struct PlanFile {
       switch decision {
       case .skip(let reason):
         writer.put(optional: nil)
+        writer.put(reason)
+      case .drop(let reason):
+        // No stage has an empty label.
+        writer.put(optional: "")
         writer.put(reason)
       case .fail(let error, let stage):
         writer.put(optional: stage)
@@ -144,6 +148,7 @@ struct PlanFile {
           relativeDirectory: PathBytes(bytes: directory), index: Int(index), columns: columns,
           declaration: Int(declaration), line: line == 0 ? nil : Int(line)))
     }
+    inputs.finish()
     guard let decisionCount = reader.number() else { return nil }
     for _ in 0..<decisionCount {
       guard let index = reader.number(), let stage = reader.optionalText(), let text = reader.bytes() else {
@@ -153,12 +158,16 @@ struct PlanFile {
         decisions[Int(index)] = .skip(String(decoding: text, as: UTF8.self))
         continue
       }
+      guard !stage.isEmpty else {
+        decisions[Int(index)] = .drop(String(decoding: text, as: UTF8.self))
+        continue
+      }
       guard let node = StrictJSON.parse(SourceFile(name: "decision", text: text)).root, let error = StageError(node)
       else { return nil }
       decisions[Int(index)] = .fail(error, stage: stage)
     }
     guard let listed = reader.number(), let state = reader.number(), let hashCount = reader.number() else { return nil }
-    list = InputList(count: Int(listed), state: state)
+    list = InputsDigest(count: Int(listed), state: state)
     for _ in 0..<hashCount {
       guard let hash = reader.number() else { return nil }
       protectedInputs.append(hash)

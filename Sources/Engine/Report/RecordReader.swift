@@ -22,28 +22,6 @@ extension OutputRecord {
   }
 }
 
-extension ItemWarning {
-  init?(_ node: JSONNode) {
-    guard let code = node["code"]?.stringValue, let stage = node["stage"]?.stringValue,
-      let message = node["message"]?.stringValue
-    else { return nil }
-    self.init(code: code, stage: stage, message: message)
-  }
-}
-
-extension MatteRecord {
-  init?(_ node: JSONNode) {
-    func number(_ key: String) -> Double? { node[key]?.numberValue?.double }
-    guard let provider = node["provider"]?.stringValue, let score = number("score"), let coverage = number("coverage"),
-      let softness = number("softness"), let islands = node["islands"]?.numberValue?.integer,
-      let border = number("border")
-    else { return nil }
-    self.init(
-      name: node["name"]?.stringValue, provider: provider, model: node["model"]?.stringValue, score: score,
-      coverage: coverage, softness: softness, islands: islands, border: border, flip: number("flip"))
-  }
-}
-
 extension StageError {
   /// All of the error; in the report some of it stands elsewhere.
   var json: JSONText {
@@ -58,6 +36,23 @@ extension StageError {
     self.init(
       code, message, kind: node["kind"]?.stringValue.flatMap { ErrorClass(rawValue: $0) } ?? .item,
       cause: node["cause"]?.stringValue, hint: node["hint"]?.stringValue)
+  }
+}
+
+extension TailEnd {
+  var json: JSONText {
+    var members: [(String, JSONText)] = [("status", .string(status.rawValue))]
+    if let stage { members.append(("stage", .string(stage))) }
+    if let error { members.append(("error", error.json)) }
+    if let reason { members.append(("reason", .string(reason))) }
+    return .object(members)
+  }
+
+  init?(_ node: JSONNode) {
+    guard let status = node["status"]?.stringValue.flatMap({ ItemStatus(rawValue: $0) }) else { return nil }
+    self.init(
+      status, stage: node["stage"]?.stringValue, error: node["error"].flatMap { StageError($0) },
+      reason: node["reason"]?.stringValue)
   }
 }
 

@@ -16,6 +16,8 @@ protocol OptionDeclaration: Sendable {
   /// What stands for the value in help, such as `FILE`; nil for an option that takes none.
   var placeholder: String? { get }
   var repeats: Bool { get }
+  /// Whether the value may be left out; where it is given, it then follows an `=`.
+  var isValueOptional: Bool { get }
   var help: String { get }
   /// Reads a value as typed; nil for an option that takes none.
   func read(_ text: String?) throws(UsageError) -> any Sendable
@@ -27,6 +29,7 @@ struct Flag: OptionDeclaration {
   let help: String
   var placeholder: String? { nil }
   var repeats: Bool { false }
+  var isValueOptional: Bool { false }
 
   init(_ name: String, help: String) {
     self.name = name
@@ -41,15 +44,17 @@ struct Option<Value: Sendable>: OptionDeclaration {
   let name: String
   let placeholder: String?
   let repeats: Bool
+  let isValueOptional: Bool
   let help: String
   /// What a value must be, to follow "expects".
   let expected: String
   private let convert: @Sendable (String) -> Value?
 
   init(
-    _ name: String, _ placeholder: String, repeats: Bool = false, help: String, expected: String,
-    convert: @escaping @Sendable (String) -> Value?
+    _ name: String, _ placeholder: String, repeats: Bool = false, isValueOptional: Bool = false, help: String,
+    expected: String, convert: @escaping @Sendable (String) -> Value?
   ) {
+    self.isValueOptional = isValueOptional
     self.name = name
     self.placeholder = placeholder
     self.repeats = repeats
@@ -59,7 +64,8 @@ struct Option<Value: Sendable>: OptionDeclaration {
   }
 
   func read(_ text: String?) throws(UsageError) -> any Sendable {
-    guard let text, let value = convert(text) else {
+    // A value left out is read as the empty text.
+    guard let value = convert(text ?? ""), text != nil || isValueOptional else {
       throw UsageError("--\(name) expects \(expected), got \"\(text ?? "")\"")
     }
     return value

@@ -68,6 +68,8 @@ struct ParsedArguments: Sendable {
         try add(option, nil)
       } else if let attached {
         try add(option, attached)
+      } else if option.isValueOptional {
+        try add(option, nil)
       } else {
         // `--report --quiet` has lost its value; a value that looks like an option is written with `=`.
         guard let next = rest.first, next == "-" || !next.hasPrefix("-") || Int(next) != nil else {

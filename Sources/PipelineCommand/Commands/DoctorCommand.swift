@@ -59,10 +59,19 @@ enum DoctorCommand {
   }
 
   private static func machine() -> [Check] {
-    [
+    let limits = MachineLimits.read()
+    func number(_ count: Double) -> String {
+      count == count.rounded() ? "\(Int(count))" : "\((count * 100).rounded() / 100)"
+    }
+    let processors = limits.processors.map { "\(number($0.count)) by \($0.source)" }
+    let memory = limits.memory.map { "\(Wording.bytes($0.bytes)) by \($0.source)" }
+    return [
       Check(name: "pipeline", state: .ok, detail: ProgramVersion.text),
-      Check(name: "processors", state: .ok, detail: "\(Machine.processors)"),
-      Check(name: "memory", state: .ok, detail: Wording.bytes(Machine.memory)),
+      Check(
+        name: "processors", state: .ok, detail: "\(limits.processorCount): " + processors.joined(separator: ", ")),
+      Check(
+        name: "memory", state: .ok,
+        detail: "\(Wording.bytes(limits.memoryBytes)): " + memory.joined(separator: ", ")),
     ]
   }
 
@@ -194,6 +203,21 @@ enum DoctorCommand {
         ", \(Wording.bytes(Int(clamping: UInt64(space.f_bavail).multipliedReportingOverflow(by: UInt64(space.f_frsize)).partialValue))) free"
     }
     checks.append(Check(name: "folder", state: isWritable ? .ok : .note, detail: detail))
+    checks.append(state(StateFolder.locate(current.joining(StatePlace.defaultName))))
     return checks
+  }
+
+  /// The state folder that jobs in the current folder have.
+  private static func state(_ folder: StateFolder) -> Check {
+    let (fileSystem, isOnNetwork) = folder.fileSystem
+    let isThere = folder.path.withCString { access($0, F_OK) } == 0
+    let detail =
+      folder.path.printable + (isThere ? "" : ", not made yet") + "; \(fileSystem), "
+      + (isOnNetwork
+        ? "which machines may share: the ledger has a rollback journal and locks by fcntl"
+        : "local: the ledger has a write-ahead log")
+    return Check(
+      name: "state", state: isOnNetwork ? .note : .ok, detail: detail,
+      remedy: isOnNetwork ? "--state DIR with a folder on a local disk, which is faster" : nil)
   }
 }

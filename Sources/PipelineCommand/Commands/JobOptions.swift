@@ -93,4 +93,6 @@ public enum ExitCode: Int32, Sendable {
   case wrongJob = 3
   case cannotStart = 4
   case limitReached = 5
+  /// Another run holds the lock; EX_TEMPFAIL of sysexits.h, so that mail systems and schedulers try again.
+  case locked = 75
 }

@@ -12,13 +12,14 @@ enum PlanCommand {
       "Exit codes: 0 run can start, 2 wrong command line, 3 wrong job file or outputs that collide, 4 input missing.",
     ],
     operand: JobOptions.job,
-    options: [JobOptions.set, JobOptions.input, JobOptions.shard, JobOptions.format],
+    options: [JobOptions.set, JobOptions.input, JobOptions.shard, JobOptions.format] + StateOptions.deciding,
     examples: ["pipeline plan job.json", "pipeline plan job.json --format json"],
     run: run)
 
   @Sendable private static func run(_ arguments: ParsedArguments, _ invocation: Invocation) throws(UsageError) -> Int32
   {
     let loader = try JobOptions.loader(arguments, invocation.registry)
+    let historyOptions = try StateOptions.history(arguments)
     let shard = try JobOptions.shard(arguments)
     let terminal = Terminal(2)
     let renderer = DiagnosticRenderer(width: terminal.diagnosticWidth)
@@ -37,16 +38,33 @@ enum PlanCommand {
     guard let job = loaded.job else {
       return (loaded.diagnostics.hasErrors ? ExitCode.wrongJob : .cannotStart).rawValue
     }
+    func fail(_ error: StageError) -> Int32 {
+      show([Diagnostic(unreadable: error, file: arguments.operands[0])], loaded.sources)
+      return ExitCode.cannotStart.rawValue
+    }
+    var history: RunHistory?
+    do throws(StageError) {
+      // Nothing is made by looking: where no run was, there is none to remember.
+      if let ledger = try Ledger.open(StateOptions.folder(arguments, job, shard: shard), .readOnly) {
+        history = try RunHistory(job, ledger: ledger, folder: nil, options: historyOptions)
+      }
+    } catch {
+      return fail(error)
+    }
     var options = RunOptions()
     options.shard = shard
-    let run = JobRun(job: job, options: options)
+    let run = JobRun(job: job, options: options, history: history)
     let plan: RunPlan
-    do throws(InputError) {
+    do throws(PlanError) {
       plan = try run.plan()
     } catch {
-      let (diagnostics, code) = JobOptions.diagnostics(error, loaded, usesOwnInput: loader.inputGlobs.isEmpty)
-      show(diagnostics, loaded.sources)
-      return code
+      switch error {
+      case .state(let error): return fail(error)
+      case .input(let error):
+        let (diagnostics, code) = JobOptions.diagnostics(error, loaded, usesOwnInput: loader.inputGlobs.isEmpty)
+        show(diagnostics, loaded.sources)
+        return code
+      }
     }
     if arguments[JobOptions.format] == .json {
       invocation.output.print(json(plan, run, renderer).rendered(pretty: true))
@@ -66,14 +84,17 @@ enum PlanCommand {
         let outputs = run.outputs(of: plan, at: index).map { path in
           path.map { ($0.isInside(base) ? $0.relative(to: base) : $0).printable } ?? "?"
         }
-        output.print("\(name) -> \(outputs.isEmpty ? "no file" : outputs.joined(separator: ", "))")
+        let reason = plan.reasons[index].map { " (\(Wording.oneLine($0)))" } ?? ""
+        output.print("\(name) -> \(outputs.isEmpty ? "no file" : outputs.joined(separator: ", "))\(reason)")
       case .skip(let reason): output.print("\(name): skip: \(Wording.oneLine(reason))")
+      case .drop(let reason): output.print("\(name): drop: \(Wording.oneLine(reason))")
       case .fail(let error, _): output.print("\(name): fail: \(Wording.oneLine(error.message))")
       }
     }
-    let (skip, fail) = counts(plan)
+    let (skip, drop, fail) = counts(plan)
     var total = "\(Wording.count(plan.inputs.count, "picture")): \(plan.workCount) to do"
     if skip > 0 { total += ", \(skip) to skip" }
+    if drop > 0 { total += ", \(drop) to drop" }
     if fail > 0 { total += ", \(fail) would fail" }
     if let shard = run.options.shard {
       total += "; shard \(shard.index) of \(shard.count), \(plan.list.count) in all"
@@ -90,10 +111,16 @@ enum PlanCommand {
     }
   }
 
-  private static func counts(_ plan: RunPlan) -> (skip: Int, fail: Int) {
-    var skip = 0
-    for decision in plan.decisions.values { if case .skip = decision { skip += 1 } }
-    return (skip, plan.decisions.count - skip)
+  private static func counts(_ plan: RunPlan) -> (skip: Int, drop: Int, fail: Int) {
+    var (skip, drop) = (0, 0)
+    for decision in plan.decisions.values {
+      switch decision {
+      case .skip: skip += 1
+      case .drop: drop += 1
+      case .fail: break
+      }
+    }
+    return (skip, drop, plan.decisions.count - skip - drop)
   }
 
   private static func json(_ plan: RunPlan, _ run: JobRun, _ renderer: DiagnosticRenderer) -> JSONText {
@@ -101,8 +128,9 @@ enum PlanCommand {
       var decision: JSONText = "run"
       var reason: JSONText = nil
       switch plan.decisions[index] {
-      case nil: break
+      case nil: reason = plan.reasons[index].map { .string($0) } ?? nil
       case .skip(let text): (decision, reason) = ("skip", .string(text))
+      case .drop(let text): (decision, reason) = ("drop", .string(text))
       case .fail(let error, _): (decision, reason) = ("fail", .string(error.message))
       }
       return .object([
@@ -111,7 +139,7 @@ enum PlanCommand {
         ("decision", decision), ("reason", reason),
       ])
     }
-    let (skip, fail) = counts(plan)
+    let (skip, drop, fail) = counts(plan)
     let passed = plan.skippedInputs
     let shard: JSONText =
       run.options.shard.map { shard in
@@ -126,7 +154,7 @@ enum PlanCommand {
         "counts",
         .object([
           ("total", .integer(plan.inputs.count)), ("run", .integer(plan.workCount)), ("skip", .integer(skip)),
-          ("fail", .integer(fail)),
+          ("drop", .integer(drop)), ("fail", .integer(fail)),
         ])
       ),
       (

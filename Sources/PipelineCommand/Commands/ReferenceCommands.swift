@@ -10,8 +10,8 @@ enum StagesCommand {
 
   static let command = Command(
     name: "stages", summary: "lists the stages, or prints the reference page of one",
-    operand: Operand(name: "NAME", help: "a stage", count: 0...1), options: [format],
-    examples: ["pipeline stages", "pipeline stages resize"],
+    operand: Operand(name: "NAME", help: "a stage, or a field that every stage has", count: 0...1), options: [format],
+    examples: ["pipeline stages", "pipeline stages resize", "pipeline stages when"],
     run: run)
 
   @Sendable private static func run(_ arguments: ParsedArguments, _ invocation: Invocation) throws(UsageError) -> Int32
@@ -20,6 +20,10 @@ enum StagesCommand {
     let output = invocation.output
     var chosen = registry.all
     if let name = arguments.operands.first {
+      if registry[name] == nil, CommonFields.all.contains(where: { $0.name == name }) {
+        output.print(trimmed(arguments[format] == .markdown ? CommonFields.markdown : CommonFields.page))
+        return ExitCode.done.rawValue
+      }
       guard let descriptor = registry[name] else {
         let near = NearestName.suggestion(for: name, among: registry.names)
         throw UsageError(
@@ -31,7 +35,9 @@ enum StagesCommand {
     case .text where arguments.operands.isEmpty:
       for line in TextTable.rows(chosen.map { [$0.spec.name, $0.spec.summary] }) { output.print(line) }
     case .text: for descriptor in chosen { output.print(trimmed(descriptor.spec.page)) }
-    case .markdown: output.print(trimmed(chosen.map(\.spec.markdown).joined(separator: "\n")))
+    case .markdown:
+      let common = arguments.operands.isEmpty ? [CommonFields.markdown] : []
+      output.print(trimmed((common + chosen.map(\.spec.markdown)).joined(separator: "\n")))
     case .json:
       output.print(
         JSONText.array(

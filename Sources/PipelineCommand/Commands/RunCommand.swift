@@ -24,13 +24,19 @@ enum RunCommand {
         + "a line now and then elsewhere. NO_COLOR and CI are respected.",
       "SIGINT, SIGTERM and SIGHUP stop a run: pictures in flight are finished within the job's run.graceTime, the report "
         + "is written. A second signal ends it at once.",
+      "A picture that is up to date is skipped: it was done by an earlier run, and neither its content nor the job's "
+        + "stages, the files they use and its outputs have changed since. What a run must remember for that is in the "
+        + "state folder: .pipeline beside the job file, unless the job's \"state\" or --state names another.",
+      "Two runs with one state folder exclude each other: the second exits with 75 and says who holds the lock, unless "
+        + "--wait or --if-locked says otherwise.",
       "Exit codes: 0 everything done, or nothing to do; 1 some pictures failed; 2 wrong command line; 3 wrong job file; "
-        + "4 cannot start (library, model, variable or input missing); 5 stopped at the run's deadline; 129, 130, 143 "
-        + "interrupted by SIGHUP, SIGINT, SIGTERM.",
+        + "4 cannot start (library, model, variable or input missing, state folder not writable); 5 stopped at the run's "
+        + "deadline; 75 another run holds the lock; 129, 130, 143 interrupted by SIGHUP, SIGINT, SIGTERM.",
     ],
     operand: JobOptions.job,
-    options: [
-      JobOptions.set, JobOptions.input, JobOptions.shard, jobs, failFast, report, logFormat, quiet, verbose, noProgress,
+    options: [JobOptions.set, JobOptions.input, JobOptions.shard, jobs, failFast] + StateOptions.deciding
+      + StateOptions.locking + [
+      report, logFormat, quiet, verbose, noProgress,
     ],
     examples: [
       "pipeline run job.json", "pipeline run job.json --set size=800 --report report.json",
@@ -55,6 +61,7 @@ enum RunCommand {
   {
     let jobPath = arguments.operands[0]
     let loader = try JobOptions.loader(arguments, invocation.registry)
+    let historyOptions = try StateOptions.history(arguments)
     guard !(arguments[quiet] && arguments[verbose]) else {
       throw UsageError("--quiet and --verbose exclude each other")
     }
@@ -140,16 +147,46 @@ enum RunCommand {
     options.keepsReport = arguments[report] != nil
     options.isJournaled = true
     options.programVersion = ProgramVersion.text
-    let run = JobRun(job: job, options: options, past: past)
+    let identity = RunIdentity.new()
+    let folder = StateOptions.folder(arguments, job, shard: shard)
+    let lock: StateLock
+    let history: RunHistory
+    do throws(StageError) {
+      try folder.make()
+      let runID = past?.runID ?? identity.runID
+      let attempt = try StateLock.acquire(
+        folder, run: runID, job: job.name, waiting: arguments[StateOptions.wait],
+        onWait: { holder in
+          log.write(.info, "waiting", "waiting for \(text(holder)) to end")
+          log.screen.flush()
+        })
+      switch attempt {
+      case .acquired(let held): lock = held
+      case .held(let holder):
+        if arguments[StateOptions.ifLocked] == .skip { return ExitCode.done.rawValue }
+        log.write(Self.lockError(folder, holder))
+        log.screen.flush()
+        return ExitCode.locked.rawValue
+      }
+      history = try Self.history(job, folder, historyOptions)
+    } catch {
+      return fail(error)
+    }
+    defer { lock.release() }
+    let run = JobRun(job: job, options: options, identity: identity, past: past, history: history)
 
     let plan: RunPlan
-    do throws(InputError) {
+    do throws(PlanError) {
       plan = if let past { past.plan(job) } else { try run.plan() }
     } catch {
-      let (diagnostics, code) = JobOptions.diagnostics(error, loaded, usesOwnInput: loader.inputGlobs.isEmpty)
-      log.write(diagnostics, sources: loaded.sources)
-      log.screen.flush()
-      return code
+      switch error {
+      case .state(let error): return fail(error)
+      case .input(let error):
+        let (diagnostics, code) = JobOptions.diagnostics(error, loaded, usesOwnInput: loader.inputGlobs.isEmpty)
+        log.write(diagnostics, sources: loaded.sources)
+        log.screen.flush()
+        return code
+      }
     }
     log.write(plan.findings, sources: loaded.sources)
     guard !plan.findings.hasErrors else {
@@ -165,7 +202,17 @@ enum RunCommand {
         return fail(error)
       }
     }
+    if arguments[StateOptions.explainSkips], past == nil { log.explain(plan) }
     log.screen.flush()
+    var entry = LedgerRun(
+      id: run.values.runID, job: history.job, jobName: job.name, started: run.started, ended: nil, exitCode: nil,
+      stop: nil, counts: "", shard: run.values.shard, host: Machine.hostName, pid: getpid(),
+      version: ProgramVersion.text, reportPath: reportPlace)
+    if past == nil {
+      do throws(StageError) { try run.begin(entry, plan) } catch { return fail(error) }
+    } else {
+      history.resume(entry.id)
+    }
     run.keepJournal(of: plan, jobText: loaded.sources.first?.text ?? [], reportPath: reportPlace)
 
     let (library, descriptor) = LibraryOutput.begin()
@@ -189,8 +236,9 @@ enum RunCommand {
       run.stop(signal: signal)
     }
     var code: Int32
+    let outcome: RunOutcome
     do throws(StageError) {
-      let outcome = try run.execute(plan, observer: console)
+      outcome = try run.execute(plan, observer: console)
       console.end()
       code = outcome.exitCode
       var reportError: StageError?
@@ -203,7 +251,7 @@ enum RunCommand {
       if let reportError { runLog.write(reportError) }
     } catch {
       console.end()
-      let outcome = run.outcome(of: plan, failedToStart: error)
+      outcome = run.outcome(of: plan, failedToStart: error)
       code = outcome.exitCode
       phase.value.withLock { [code] in $0 = .ending(code) }
       runLog.write(error)
@@ -211,9 +259,32 @@ enum RunCommand {
         do throws(StageError) { try run.writeReport(to: reportPlace, outcome: outcome) } catch { runLog.write(error) }
       }
     }
+    if let problem = history.end(&entry, counts: outcome.counts, exitCode: code, stop: outcome.stop) {
+      runLog.write(problem)
+      if code == 0 { code = ExitCode.someFailed.rawValue }
+    }
     library?.end()
     screen.flush()
     return code
+  }
+
+  /// What earlier runs have done.
+  private static func history(
+    _ job: Job, _ folder: StateFolder, _ options: HistoryOptions
+  ) throws(StageError) -> RunHistory {
+    guard let ledger = try Ledger.open(folder, .readWrite) else {
+      throw StageError("state-missing", "there is no ledger in \(folder.path.printable)", kind: .environment)
+    }
+    return try RunHistory(job, ledger: ledger, folder: folder, options: options)
+  }
+
+  private static func text(_ holder: StateLock.Holder?) -> String { holder?.description ?? "another run" }
+
+  private static func lockError(_ folder: StateFolder, _ holder: StateLock.Holder?) -> StageError {
+    return StageError(
+      "locked", "\(text(holder)) holds the lock of \(folder.ledgerFolder.printable)", kind: .environment,
+      hint: "--wait waits for its end, --if-locked skip ends without an error, --state keeps this job's state elsewhere"
+    )
   }
 
   /// Works on items for the run that started this process.

@@ -31,8 +31,27 @@ struct RunLog: Sendable {
         ("time", .string(Self.timestamp())), ("level", .string(level.rawValue)), ("event", .string(event)),
       ]
       if let text, !fields.contains(where: { $0.0 == "message" }) { members.append(("message", .string(text))) }
-      screen.log(JSONText.object(members + fields).rendered())
+      screen.log(Self.visible(JSONText.object(members + fields).rendered()))
     }
+  }
+
+  /// JSON escapes only the controls below 0x20. Those above change what a terminal shows, too, and some readers end a line
+  /// at the two separators.
+  private static func visible(_ json: String) -> String {
+    func isControl(_ scalar: Unicode.Scalar) -> Bool {
+      (0x7F...0x9F).contains(scalar.value) || (0x2028...0x2029).contains(scalar.value)
+    }
+    guard json.unicodeScalars.contains(where: isControl) else { return json }
+    var result = ""
+    for scalar in json.unicodeScalars {
+      if isControl(scalar) {
+        let digits = String(scalar.value, radix: 16)
+        result += "\\u" + String(repeating: "0", count: 4 - digits.count) + digits
+      } else {
+        result.unicodeScalars.append(scalar)
+      }
+    }
+    return result
   }
 
   /// Why a run cannot start or a report could not be written.
@@ -71,5 +90,24 @@ struct RunLog: Sendable {
     let millis = Int((now - now.rounded(.down)) * 1000)
     let digits = String(millis)
     return RunClock.timestamp(of: now).dropLast() + "." + String(repeating: "0", count: 3 - digits.count) + digits + "Z"
+  }
+}
+
+extension RunLog {
+  /// Says of every picture why it is worked on or not.
+  func explain(_ plan: RunPlan) {
+    for index in plan.inputs.indices {
+      let name = plan.inputs[index].name
+      let (decision, reason): (String, String) =
+        switch plan.decisions[index] {
+        case nil: ("run", plan.reasons[index] ?? "")
+        case .skip(let reason): ("skip", reason)
+        case .drop(let reason): ("drop", reason)
+        case .fail(let error, _): ("fail", error.message)
+        }
+      write(
+        .info, "explain", "\(name.printable): \(decision): \(Wording.oneLine(reason))",
+        [("input", .string(name.display)), ("decision", .string(decision)), ("reason", .string(reason))])
+    }
   }
 }

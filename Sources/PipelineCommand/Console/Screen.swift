@@ -30,13 +30,20 @@ final class Screen: Sendable {
   /// Beyond this many bytes that nobody reads, lines are dropped and counted.
   private static let mostHeld = 16 << 20
 
-  /// Lines are written in pieces that a pipe takes whole or not at all: after a crash it is known which it took.
+  /// Lines are written in pieces that a pipe takes whole or not at all: after a crash it is known which it took. A piece
+  /// ends at the end of a line, so that runs that share a pipe or a file do not cut each other's lines in two.
   private static let pieceBytes = 4096
+  /// A file takes larger ones whole: only a line that is longer is cut.
+  private static let pieceBytesOfFile = 1 << 20
+  private let most: Int
 
   /// - Parameter isJournaled: whether lines that wait are to outlive a crash; one screen of the process may do so, once
   ///   its run has a journal. It begins with those that the program which crashed has left.
   init(_ terminal: Terminal, isJournaled: Bool = false) {
     self.terminal = terminal
+    var status = stat()
+    let isFile = fstat(terminal.descriptor, &status) == 0 && status.st_mode & S_IFMT == S_IFREG
+    most = isFile ? Self.pieceBytesOfFile : Self.pieceBytes
     self.isJournaled = isJournaled && csystem_lines_begin() == 0
   }
 
@@ -103,18 +110,29 @@ final class Screen: Sendable {
 
   /// False when the reader is gone.
   private func put(_ bytes: ArraySlice<UInt8>, _ drawn: inout Drawn) -> Bool {
-    drawn.isDead =
-      drawn.isDead || bytes.withUnsafeBytes { StandardStreams.write($0, to: terminal.descriptor) } != nil
+    var rest = bytes
+    while !rest.isEmpty, !drawn.isDead {
+      let piece = wholeLines(rest.prefix(most))
+      drawn.isDead = piece.withUnsafeBytes { StandardStreams.write($0, to: terminal.descriptor) } != nil
+      rest = rest.dropFirst(piece.count)
+    }
     return !drawn.isDead
   }
 
+  /// As many lines as end in these bytes; all of them where none does, or where there is no more to come.
+  private func wholeLines(_ bytes: ArraySlice<UInt8>) -> ArraySlice<UInt8> {
+    guard bytes.count == most, let end = bytes.lastIndex(of: UInt8(ascii: "\n")) else { return bytes }
+    return bytes[...end]
+  }
+
   private func drawJournaled(_ drawn: inout Drawn) -> Bool {
-    var piece = [UInt8](repeating: 0, count: Self.pieceBytes)
+    var bytes = [UInt8](repeating: 0, count: most)
     while true {
-      let count = piece.withUnsafeMutableBytes { Int(csystem_lines_read($0.baseAddress, Int64($0.count))) }
+      let count = bytes.withUnsafeMutableBytes { Int(csystem_lines_read($0.baseAddress, Int64($0.count))) }
       guard count > 0 else { return true }
-      guard put(piece[..<count], &drawn) else { return false }
-      csystem_lines_taken_off(Int64(count))
+      let piece = wholeLines(bytes[..<count])
+      guard put(piece, &drawn) else { return false }
+      csystem_lines_taken_off(Int64(piece.count))
     }
   }
 }

@@ -129,6 +129,21 @@ enum ModelFields {
     return name.lowercased().hasSuffix(".xml") ? [name, String(name.dropLast(4)) + ".bin"] : [name]
   }
 
+  /// What stands for a model of the catalogue: its recipe, with its checksum. Where none was published, that of the
+  /// file here.
+  static func ingredients(_ settings: Settings) -> [String: String] {
+    let name = settings[model]
+    guard !AddedModels.isFile(name), let recipe = (try? ModelCatalogue.named(name, home: PipelineHome.current)) ?? nil
+    else { return [:] }
+    var text = recipe.entry.rendered()
+    if !recipe.hasChecksum, let path = try? ModelCatalogue.locate(recipe, home: PipelineHome.current),
+      let digest = try? FileDigest.ofFile(path)
+    {
+      text += " " + digest.sha256
+    }
+    return ["model \(name)": text]
+  }
+
   static func check(_ settings: Settings) -> [Diagnostic] {
     let name = settings[model]
     guard !name.contains("${") else { return [] }

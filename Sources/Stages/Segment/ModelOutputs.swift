@@ -1,3 +1,4 @@
+import Digest
 import Dispatch
 import Inference
 import Synchronization
@@ -44,7 +45,7 @@ final class ModelOutputs: Sendable {
   ///   - input: the picture at the model's size, interleaved RGB.
   ///   - width, height: that size in pixels.
   func output(of input: [UInt8], width: Int, height: Int, _ model: LoadedModel) throws(InferenceError) -> [Float] {
-    let key = Key(model: model.identity, width: width, input: FileDigest.sha256(of: input))
+    let key = Key(model: model.identity, width: width, input: SHA256.digest(of: input))
     return try output(key, stallLimit: model.pool.stallLimit) { () throws(InferenceError) in
       try model.pool.map(of: input, width: width, height: height)
     }

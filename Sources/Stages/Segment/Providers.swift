@@ -213,7 +213,7 @@ struct ProviderChain: Sendable {
         trouble = kind
         failure = error
         reasons.append("\(entry.segmenter.name) failed: \(error.message)")
-        if entries.count > 1 { context.warn("provider-failed", "\(entry.segmenter.name): \(error.description)") }
+        if entries.count > 1 { context.warn(Segment.providerFailed, "\(entry.segmenter.name): \(error.description)") }
       }
     }
     return .shortfall(

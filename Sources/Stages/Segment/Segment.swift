@@ -113,6 +113,12 @@ public struct Segment: Stage {
 
   public static func check(_ settings: Settings) -> [Diagnostic] { checkProviders(settings) }
 
+  public static func ingredients(_ settings: Settings) -> [String: String] {
+    var ingredients: [String: String] = [:]
+    for entry in entries(of: settings) { ingredients.merge(ModelFields.ingredients(entry)) { $1 } }
+    return ingredients
+  }
+
   private let providers: ProviderChain
   private let otherwise: Otherwise?
   private let reviewCopy: ReviewCopy?
@@ -141,6 +147,15 @@ public struct Segment: Stage {
 
   public func process(_ item: Item, in context: StageContext) throws(StageError) -> Outcome {
     let picture = try item.image(in: context)
+    let kept = context.keptResults(for: item)
+    if let known = kept?.find().flatMap({ KeptMattes($0, width: picture.width, height: picture.height) }) {
+      context.journal.record {
+        $0.mattes += known.records
+        $0.warnings += known.warnings
+      }
+      return .next(try joined(item, picture, known.whole, item.mattes.merging(known.named) { $1 }))
+    }
+    let before = context.journal.snapshot
     let found: FoundMatte?
     switch try providers.answer(for: picture, in: context) {
     case .found(let answer): found = answer
@@ -158,7 +173,7 @@ public struct Segment: Stage {
         }
       }
     }
-    var mattes = item.mattes
+    var mattes: [String: Image] = [:]
     let whole: Image
     // What a model is unsure of, or sees in less than a pixel, may be gone from the mask at the picture's size.
     if let made = try found.map({ (found) throws(StageError) in try finish.mattes(of: found, over: picture) }),
@@ -174,17 +189,41 @@ public struct Segment: Stage {
     }
     let matte = try adjustment.applied(to: whole, in: context)
     if let name { mattes[name] = matte }
+    if let kept { keep(matte, mattes, since: before, in: kept, context) }
+    return .next(try joined(item, picture, matte, item.mattes.merging(mattes) { $1 }))
+  }
+
+  /// The item with what was found in its picture.
+  private func joined(
+    _ item: Item, _ picture: Image, _ matte: Image, _ mattes: [String: Image]
+  ) throws(StageError) -> Item {
     switch output {
-    case .mask: return .next(item.with(image: matte, matte: matte, original: picture, mattes: mattes))
+    case .mask: return item.with(image: matte, matte: matte, original: picture, mattes: mattes)
     case .cutout:
       // Left lazy: picture and matte are in memory, and joining them again when pixels are read costs next to nothing,
       // while the joined picture would take more than both.
       let cutout = try StageError.imaging { () throws(ImagingError) in
         try picture.cutOut(by: matte, cleaningColours: decontaminates)
       }
-      return .next(item.with(image: cutout, matte: matte, original: picture, mattes: mattes))
+      return item.with(image: cutout, matte: matte, original: picture, mattes: mattes)
     }
   }
+
+  /// Keeps what was found for later runs. Where that fails, they find it again.
+  private func keep(
+    _ matte: Image, _ mattes: [String: Image], since before: ItemJournal.Entries, in kept: KeptResults,
+    _ context: StageContext
+  ) {
+    let after = context.journal.snapshot
+    let warnings = Array(after.warnings.dropFirst(before.warnings.count))
+    // Another provider has stood in for one that may be well again next time.
+    guard !warnings.contains(where: { $0.code == Self.providerFailed }) else { return }
+    let found = KeptMattes(
+      whole: matte, named: mattes, records: Array(after.mattes.dropFirst(before.mattes.count)), warnings: warnings)
+    if let bytes = (try? found.packed()) ?? nil { try? kept.keep(bytes) }
+  }
+
+  static let providerFailed = "provider-failed"
 
   static let nothingFound = StageError(
     "nothing-found", "the model found no subject in the picture",

@@ -51,12 +51,15 @@ public final class ParentLink: Sendable {
   /// Waits for the first message.
   public func begin() -> Beginning {
     let message = next()
+    var identity = RunIdentity(
+      runID: message["run"]?.stringValue ?? "", started: message["started"]?.numberValue?.double ?? 0,
+      part: (message["shard"]?.stringValue.map { $0 + "-" } ?? "") + "child-\(getpid())")
+    identity.keepsHistory = message["history"]?.boolValue ?? false
+    identity.followsCutRun = message["followsCutRun"]?.boolValue ?? false
     return Beginning(
       job: Array((message["job"]?.stringValue ?? "").utf8), file: message["file"]?.stringValue ?? "",
       folder: Message.path(message, "folder"),
-      identity: RunIdentity(
-        runID: message["run"]?.stringValue ?? "", started: message["started"]?.numberValue?.double ?? 0,
-        part: (message["shard"]?.stringValue.map { $0 + "-" } ?? "") + "child-\(getpid())"))
+      identity: identity)
   }
 
   /// Says that no item can be worked on here, and ends the process.
@@ -137,58 +140,31 @@ extension Executor {
   func workAlone(on identity: ItemIdentity, for link: ParentLink) -> JSONText {
     journal?.forgetNamed()
     let entries = ItemJournal { output in link.ask(Message.make("book", [("output", output.json)])).yes }
-    var item = Item(identity: identity)
-    var timings: [(stage: String, milliseconds: Double)] = []
-    var hasAsked = false
-    func message(_ kind: String, _ members: [(String, JSONText)] = []) -> JSONText {
+    var progress = ItemProgress(item: Item(identity: identity))
+    func message(_ kind: String) -> JSONText {
       let snapshot = entries.snapshot
       return Message.make(
         kind,
-        members + [
+        [
           ("warnings", .array(snapshot.warnings.map(\.json))), ("mattes", .array(snapshot.mattes.map(\.json))),
-          ("facts", ItemRecord.json(facts: snapshot.facts)),
-          ("stages", ItemRecord.json(timings: timings)),
+          ("facts", ItemRecord.json(facts: snapshot.facts)), ("source", progress.source?.json ?? nil),
+          ("stages", ItemRecord.json(timings: progress.timings)), ("ends", .array(progress.ends.map(\.json))),
         ])
     }
-    func ended(_ status: ItemStatus, _ reason: String? = nil) -> JSONText {
-      message("ended", [("status", .string(status.rawValue))] + (reason.map { [("reason", .string($0))] } ?? []))
-    }
-    for (index, stage) in stages.enumerated() {
-      if !hasAsked, case .encoded(let source) = item.picture {
-        hasAsked = true
-        guard link.ask(Message.make("memory", [("bytes", .integer(estimate(source, from: index)))])).yes else {
-          return ended(.notAttempted, "the run was stopped")
-        }
+    while let index = progress.stage {
+      if let bytes = memoryToAsk(&progress), !link.ask(Message.make("memory", [("bytes", .integer(bytes))])).yes {
+        progress.ends.append(TailEnd(.notAttempted, reason: "the run was stopped"))
+        break
       }
       journal?.enter(identity.index, stage: index)
-      let context = StageContext(
-        stage: stage.label, run: run, journal: entries, temporaries: temporaries, claims: claims, protected: protected)
-      let start = ContinuousClock.now
-      let result: Result<Outcome, StageError>
-      do throws(StageError) {
-        result = .success(try stage.stage.processFrames(item, stage.plan.frames, in: context))
-      } catch {
-        result = .failure(error)
-      }
-      timings.append((stage.label, (ContinuousClock.now - start) / .milliseconds(1)))
-      switch result {
-      case .success(.next(let next)):
-        item = released(next, after: index)
-        // Should a later stage crash, this much is known.
-        if index + 1 < stages.count { link.tell(message("progress")) }
-      case .success(.dropped(let reason)): return ended(.dropped, reason)
-      case .success(.review(let reason)): return ended(.review, reason)
-      case .success(.deferred(let reason)): return ended(.deferred, reason)
-      case .success(.notAttempted(let reason)): return ended(.notAttempted, reason)
-      case .success(.unknown(let receipt)): return ended(.unknown, receipt)
-      case .failure(let error):
-        return message(
-          "ended",
-          [
-            ("status", .string(ItemStatus.failed.rawValue)), ("error", error.json), ("stage", .string(stage.label)),
-          ])
-      }
+      step(
+        &progress,
+        in: StageContext(
+          stage: stages[index].label, run: run, journal: entries, temporaries: temporaries, claims: claims,
+          protected: protected, matte: progress.way.matte))
+      // Should a later stage crash, this much is known.
+      if progress.stage != nil { link.tell(message("progress")) }
     }
-    return ended(.done)
+    return message("ended")
   }
 }

@@ -19,13 +19,14 @@ extension Executor {
       } catch {
         // Work that has crashed the program once is not done here again; for all other work, here is better than not
         // at all.
-        if !resumeHere(run) { conclude(run, .failed, error: error) }
+        if !resumeHere(run) { conclude(run, TailEnd(.failed, error: error)) }
         return
       }
       // It may have been ended while the child started, when there was nothing to kill yet.
       guard isInFlight(run) else { return }
       journal?.enter(run.index, stage: 0)
       claimed = []
+      run.progress.withLock { $0.ends = [] }
       let end = converse(run, child, &claimed)
       guard case .died(let ended) = end else {
         worker.noteServed()
@@ -35,7 +36,7 @@ extension Executor {
       worker.forget()
       let stage = stages[min(currentStage(run), stages.count - 1)].label
       switch ended {
-      case nil: conclude(run, .failed, error: deadlineError(inStage: stage), stage: stage)
+      case nil: conclude(run, TailEnd(.failed, stage: stage, error: deadlineError(inStage: stage)))
       case let ended?:
         // An item before it may have left the child broken; one that crashes a child of its own is the culprit. What
         // was written already is not written again.
@@ -43,7 +44,7 @@ extension Executor {
           for path in claimed { claims.release(path) }
           continue
         }
-        conclude(run, .failed, error: Self.crashError(ended, inStage: stage), stage: stage)
+        conclude(run, TailEnd(.failed, stage: stage, error: Self.crashError(ended, inStage: stage)))
       }
       return
     }
@@ -131,10 +132,7 @@ extension Executor {
         case "progress": note(message, for: run)
         case "ended":
           note(message, for: run)
-          let status = message["status"]?.stringValue.flatMap { ItemStatus(rawValue: $0) } ?? .failed
-          conclude(
-            run, status, error: message["error"].flatMap { StageError($0) }, stage: message["stage"]?.stringValue,
-            reason: message["reason"]?.stringValue)
+          conclude(run)
           return .ended
         default: break
         }
@@ -148,12 +146,18 @@ extension Executor {
     let mattes = ItemRecord.mattes(message["mattes"])
     let facts = ItemRecord.facts(message["facts"])
     let timings = ItemRecord.timings(message["stages"])
+    let source = message["source"].flatMap { SourceFacts($0) }
+    let ends = (message["ends"]?.arrayValue ?? []).compactMap { TailEnd($0) }
     run.journal.record {
       $0.warnings = warnings
       $0.mattes = mattes
       $0.facts = facts
     }
-    run.progress.withLock { $0.timings = timings }
+    run.progress.withLock {
+      $0.timings = timings
+      $0.source = source
+      $0.ends = ends
+    }
   }
 
   /// False when the item was ended meanwhile.

@@ -1,0 +1,51 @@
+import Imaging
+import JobSyntax
+import PipelineKit
+
+/// The input file of an item as it was read.
+public struct SourceFacts: Sendable, Hashable {
+  /// SHA-256 of its bytes, 64 hex digits.
+  public var sha256: String
+  /// Size and times of the file that was read; nil where they do not stand for its content: it had been changed only a
+  /// moment before, and a file system's clock is coarse.
+  public var stamp: FileStamp?
+
+  init(sha256: String, stamp: FileStamp?) {
+    self.sha256 = sha256
+    self.stamp = stamp
+  }
+
+  /// Nil where nothing was read yet.
+  init?(_ item: Item) {
+    guard let sha256 = item.sourceHash else { return nil }
+    self.init(sha256: sha256, stamp: item.sourceStamp.flatMap { Self.trusted($0, at: RunClock.now()) })
+  }
+
+  /// The coarsest clock of a common file system is FAT's, of two seconds.
+  private static let coarseSeconds = 2.0
+
+  private static func trusted(_ stamp: SourceStamp, at now: Double) -> FileStamp? {
+    let last = Double(max(stamp.modified, stamp.changed)) / 1e9
+    guard now - last > coarseSeconds else { return nil }
+    return FileStamp(size: Int64(stamp.size), modified: Int64(stamp.modified), changed: Int64(stamp.changed))
+  }
+
+  var json: JSONText {
+    .object([
+      ("sha256", .string(sha256)),
+      (
+        "stamp",
+        stamp.map { .array([.integer(Int($0.size)), .integer(Int($0.modified)), .integer(Int($0.changed))]) } ?? nil
+      ),
+    ])
+  }
+
+  init?(_ node: JSONNode) {
+    guard let sha256 = node["sha256"]?.stringValue else { return nil }
+    let numbers = node["stamp"]?.arrayValue?.compactMap { $0.numberValue?.integer } ?? []
+    self.init(
+      sha256: sha256,
+      stamp: numbers.count == 3
+        ? FileStamp(size: Int64(numbers[0]), modified: Int64(numbers[1]), changed: Int64(numbers[2])) : nil)
+  }
+}

@@ -1,0 +1,59 @@
+import Glibc
+import PipelineKit
+
+/// Temporary files of runs that were killed: their names carry the run, so that nobody else's are touched.
+enum Leftovers {
+  /// Removes what dead runs have left in folders.
+  ///
+  /// - Parameters:
+  ///   - runs: the identifiers of runs that are known to be over, such as those of a ledger whose lock is held.
+  ///   - folders: looked through by themselves.
+  ///   - trees: looked through with all below.
+  /// - Returns: how many files were removed.
+  @discardableResult
+  static func clear(of runs: Set<String>, in folders: Set<PathBytes>, below trees: Set<PathBytes> = []) -> Int {
+    guard !runs.isEmpty else { return 0 }
+    let prefixes = runs.map { Array(".pipeline-\($0)-".utf8) }
+    var count = 0
+    func look(_ folder: PathBytes, goesDeep: Bool) {
+      guard let listing = folder.withCString({ opendir($0) }) else { return }
+      defer { closedir(listing) }
+      let descriptor = dirfd(listing)
+      while let entry = readdir(listing) {
+        let kind = Int(entry.pointee.d_type)
+        withUnsafeBytes(of: &entry.pointee.d_name) { buffer in
+          let name = buffer.prefix { $0 != 0 }
+          let isOurs = name.suffix(4).elementsEqual(".tmp".utf8) && prefixes.contains { name.starts(with: $0) }
+          if isOurs, kind == DT_REG || kind == DT_UNKNOWN {
+            let terminated = Array(name) + [0]
+            terminated.withUnsafeBytes { bytes in
+              if let path = bytes.assumingMemoryBound(to: CChar.self).baseAddress, unlinkat(descriptor, path, 0) == 0 {
+                count += 1
+              }
+            }
+          } else if goesDeep, kind == DT_DIR, name.first != UInt8(ascii: ".") {
+            look(folder.joining(PathBytes(bytes: Array(name))), goesDeep: true)
+          }
+        }
+      }
+    }
+    for folder in trees { look(folder, goesDeep: true) }
+    for folder in folders where !trees.contains(where: { folder == $0 || folder.isInside($0) }) {
+      look(folder, goesDeep: false)
+    }
+    return count
+  }
+}
+
+extension JobRun {
+  /// Clears what runs that were killed have left where this job writes.
+  func clearLeftovers(of runs: [LedgerRun], _ plan: RunPlan) {
+    guard !runs.isEmpty else { return }
+    var folders: Set<PathBytes> = []
+    for index in plan.inputs.indices {
+      for case let path? in outputs(of: plan, at: index) { folders.insert(path.parent) }
+    }
+    for run in runs { if let path = run.reportPath { folders.insert(path.parent) } }
+    Leftovers.clear(of: Set(runs.map(\.id)), in: folders, below: openEndedFolders)
+  }
+}

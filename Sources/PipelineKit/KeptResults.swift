@@ -1,0 +1,44 @@
+import Digest
+
+/// Keeps results of costly stages between runs, by what they were made from.
+public protocol ResultKeeper: Sendable {
+  /// - Parameters:
+  ///   - key: 32 bytes.
+  ///   - paid: whether a service was paid for it; such results are kept apart, and for good.
+  /// - Returns: nil where nothing is kept, or not whole any more.
+  func result(for key: [UInt8], paid: Bool) -> [UInt8]?
+
+  /// Keeps a result. One that was paid for is on disk when this returns.
+  ///
+  /// - Throws: only for `paid`: what keeps it from being stored.
+  func keep(_ bytes: [UInt8], for key: [UInt8], paid: Bool) throws(StageError)
+}
+
+/// What a stage may find, and leave behind, for one item.
+public struct KeptResults: Sendable {
+  /// SHA-256 of all that the result follows from: the input's bytes, the chain up to and with this stage, the values of
+  /// the item that it names, and the versions of what works on it.
+  public let key: [UInt8]
+  /// The same without the versions: a new version of a library alone is no reason to pay again.
+  public let paidKey: [UInt8]
+  private let keeper: any ResultKeeper
+  private let isRefreshed: Bool
+
+  /// - Parameter isRefreshed: whether what is kept is passed over, and replaced.
+  public init(key: [UInt8], paidKey: [UInt8], keeper: any ResultKeeper, isRefreshed: Bool) {
+    self.key = key
+    self.paidKey = paidKey
+    self.keeper = keeper
+    self.isRefreshed = isRefreshed
+  }
+
+  /// What an earlier run, or this one, has kept.
+  public func find(paid: Bool = false) -> [UInt8]? {
+    isRefreshed ? nil : keeper.result(for: paid ? paidKey : key, paid: paid)
+  }
+
+  /// Keeps a result; see `ResultKeeper.keep`.
+  public func keep(_ bytes: [UInt8], paid: Bool = false) throws(StageError) {
+    try keeper.keep(bytes, for: paid ? paidKey : key, paid: paid)
+  }
+}
