@@ -41,7 +41,9 @@ extension FieldType {
       return .array(elements.map { element.effective($0) })
     case .oneOf(let types):
       return types.first { $0.mayHold(node.value) }?.effective(node) ?? node.sorted
-    case .boolean, .integer, .number, .text, .choice, .stages, .any: return node.sorted
+    // The stages of tails are stages of the chain like all others.
+    case .branches: return nil
+    case .boolean, .integer, .number, .text, .choice, .condition, .stages, .any: return node.sorted
     }
   }
 }
