@@ -20,6 +20,8 @@ void csystem_bound_allocator(int arenas, int map_threshold) {
   mallopt(M_MMAP_THRESHOLD, map_threshold);
 }
 
+void csystem_release_memory(void) { malloc_trim(0); }
+
 int csystem_rename_new(const char *from, const char *to) {
   return renameat2(AT_FDCWD, from, AT_FDCWD, to, RENAME_NOREPLACE) == 0 ? 0 : errno;
 }

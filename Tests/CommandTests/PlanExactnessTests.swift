@@ -168,7 +168,7 @@ import Testing
         "input": { "files": ["in/*"] },
         "stages": [
           { "stage": "filter", "if": { "item.stem": { "ne": "p02" } }, "reason": "not wanted" },
-          { "stage": "filter", "if": { "not": { "item.stem": { "matches": "p0[67]" } } } },
+          { "stage": "filter", "if": { "not": { "item.stem": { "in": ["p06", "p07"] } } } },
           { "stage": "decode" },
           { "stage": "filter", "if": { "image.width": { "gte": 60 } } },
           { "stage": "branch", "branches": {

@@ -12,6 +12,9 @@ void csystem_bound_allocator(int arenas, int map_threshold);
 /// The number of the file system that a path is on, as in `statfs`. Returns 0 or an error number.
 int csystem_file_system(const char *path, unsigned *number);
 
+/// Gives what is free in malloc's arenas back to the system.
+void csystem_release_memory(void);
+
 /// A file without a name in a folder, for reading and writing; -1 and errno where it cannot be had.
 int csystem_unnamed_file(const char *folder);
 

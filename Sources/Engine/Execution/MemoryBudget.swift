@@ -1,3 +1,5 @@
+import CSystem
+import Dispatch
 import Synchronization
 
 /// Bounds the estimated bytes of the items in flight.
@@ -33,9 +35,10 @@ final class MemoryBudget: Sendable {
   ///
   /// - Returns: items that may go on now, their bytes reserved.
   func release(_ item: ItemRun) -> [ItemRun] {
-    state.withLock { state in
+    let (admitted, bytes) = state.withLock { state -> ([ItemRun], Int) in
       state.waiting.removeAll { $0.item === item }
-      state.reserved -= state.granted.removeValue(forKey: item.index) ?? 0
+      let bytes = state.granted.removeValue(forKey: item.index) ?? 0
+      state.reserved -= bytes
       var admitted: [ItemRun] = []
       while let first = state.waiting.first, fits(first.bytes, state) {
         state.waiting.removeFirst()
@@ -43,9 +46,16 @@ final class MemoryBudget: Sendable {
         state.granted[first.item.index] = first.bytes
         admitted.append(first.item)
       }
-      return admitted
+      return (admitted, bytes)
     }
+    // Large pictures leave the allocator with pages between blocks that live on; thousands of them would add up. Not at
+    // once: whoever calls may hold the last pixels still.
+    if bytes >= Self.largeBytes { cleaning.async { csystem_release_memory() } }
+    return admitted
   }
+
+  private static let largeBytes = 64 << 20
+  private let cleaning = DispatchQueue(label: "pipeline.memory")
 
   private func fits(_ bytes: Int, _ state: State) -> Bool {
     state.reserved == 0 || state.reserved + bytes <= limit

@@ -45,6 +45,8 @@ enum PlanCommand {
       return ExitCode.cannotStart.rawValue
     }
     var history: RunHistory?
+    // The last to leave a database takes its log along.
+    defer { history?.ledger.close() }
     do throws(StageError) {
       // Nothing is made by looking: where no run was, there is none to remember.
       if let ledger = try Ledger.open(StateOptions.folder(arguments, job, shard: shard), .readOnly) {
