@@ -21,8 +21,8 @@ import Testing
   }
 
   private func contents(_ scene: Scene) -> [String: DiskModel.Node] {
-    // A reader of the ledger lays them out where there are none; they hold nothing then.
-    scene.folder.contents().filter { !$0.key.hasSuffix("-shm") && !$0.key.hasSuffix("-wal") }
+    // A reader of the ledger brings its log up to date, which changes files and not what they say.
+    scene.folder.contents().filter { !$0.key.hasPrefix(".pipeline") }
   }
 
   private func compare(_ plan: JSONNode, _ report: JSONNode) throws {
@@ -168,7 +168,7 @@ import Testing
         "input": { "files": ["in/*"] },
         "stages": [
           { "stage": "filter", "if": { "item.stem": { "ne": "p02" } }, "reason": "not wanted" },
-          { "stage": "filter", "if": { "not": { "item.stem": { "matches": "p0[67]" } } } },
+          { "stage": "filter", "if": { "not": { "item.stem": { "in": ["p06", "p07"] } } } },
           { "stage": "decode" },
           { "stage": "filter", "if": { "image.width": { "gte": 60 } } },
           { "stage": "branch", "branches": {
