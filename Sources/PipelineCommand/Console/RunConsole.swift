@@ -207,7 +207,7 @@ final class RunConsole: RunObserver {
     case .json:
       var fields: [(String, JSONText)] = []
       if case .object(let members) = record.json { fields = members }
-      log.write(level, "item", nil, [("index", .integer(record.index))] + fields)
+      log.write(level, "item", nil, fields)
     case .text:
       // In text, failures stand together in the summary; --verbose shows each item as it ends.
       guard isVerbose else { return }
