@@ -51,6 +51,7 @@ public struct Job: Sendable {
   /// Bytes of results of costly stages that are kept between runs.
   public var resultBytes: Int
   public var portable: Bool
+  public var onSuccess: OnSuccess = .keep
 }
 
 extension [JobStage] {

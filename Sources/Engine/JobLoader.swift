@@ -119,10 +119,12 @@ public struct JobLoader: Sendable {
       }
     if inputGlobs.isEmpty, let input { checkInput(input, root, folder: folder, &checker) }
     ChainLinter.check(stages, isWhole: chains.isWhole, input: input, checker: &checker)
+    let onSuccess =
+      chains.isWhole ? JobSpec.readOnSuccess(settings, root, stages: stages, &checker) : .keep
     diagnostics += checker.diagnostics
     let found = Self.bounded(diagnostics.sortedByPlace(), file: file)
     // What waits for an unset environment variable leaves a gap without any error.
-    guard !found.hasErrors, settings.isComplete, chains.isWhole, let input else {
+    guard !found.hasErrors, settings.isComplete, chains.isWhole, let input, let onSuccess else {
       return LoadedJob(job: nil, diagnostics: found, sources: [source])
     }
 
@@ -147,7 +149,7 @@ public struct JobLoader: Sendable {
       memoryLimit: limits?[JobSpec.Limits.memory] ?? nil,
       stateFolder: settings[JobSpec.state].map { folder.joining(PathBytes($0)).normalised },
       resultBytes: limits?[JobSpec.Limits.results] ?? JobSpec.Limits.results.absent ?? 0,
-      portable: settings[JobSpec.portable])
+      portable: settings[JobSpec.portable], onSuccess: onSuccess)
     return LoadedJob(job: job, diagnostics: found, sources: [source])
   }
 

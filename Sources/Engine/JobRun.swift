@@ -132,6 +132,7 @@ public final class JobRun: Sendable {
   }
 
   var openEndedFolders: Set<PathBytes> { names.openEndedFolders }
+  var fixedFolders: Set<PathBytes> { names.fixedFolders }
 
   /// Notes in the ledger that the run begins, and clears what killed runs have left. Called under the ledger's lock,
   /// before `execute`.
@@ -224,6 +225,13 @@ public final class JobRun: Sendable {
       ($0.journal, $0.launcher, $0.canTakeUp, $0.replacedInputs)
     }
     let stopsOnFailure = options.failFast || job.onError == .stop
+    var sources: DoneSources?
+    if let history, job.onSuccess.changesSources {
+      sources = DoneSources(
+        job.onSuccess, plan: plan, run: values, history: history,
+        outputCount: { [names] in names.certainCount(for: $0) }, onFate: { [spool] in spool?.append($0, isAgain: true) }
+      )
+    }
     // Of libvips and of the lanes.
     let threads = workers * 4 + 16
     let executor = Executor(
@@ -235,7 +243,8 @@ public final class JobRun: Sendable {
         graceTime: .seconds(job.graceTime), stopsOnFailure: stopsOnFailure),
       itemCount: plan.inputs.count, run: values, protected: plan.protected,
       claims: claims, journal: journal, past: past.map { Self.past($0) }, launcher: launcher,
-      observer: Recorder(spool: spool, journal: journal, history: history, plan: plan, next: observer),
+      observer: Recorder(
+        spool: spool, journal: journal, history: history, sources: sources, plan: plan, next: observer),
       history: history,
       items: { [history, options] index in
         let item = plan.item(at: index)
@@ -261,6 +270,7 @@ public final class JobRun: Sendable {
     let result = executor.execute()
     let wall = journal?.elapsed ?? (ContinuousClock.now - begin) / .seconds(1)
     var finishErrors = result.finishErrors + Self.finish(stages)
+    if let sources { finishErrors += sources.finish() }
     if let history {
       do throws(StageError) { try history.flush() } catch { finishErrors.append(error) }
     }
@@ -465,13 +475,24 @@ public final class JobRun: Sendable {
     let spool: ReportSpool?
     let journal: RunJournal?
     let history: RunHistory?
+    let sources: DoneSources?
     let plan: RunPlan
     let next: any RunObserver
 
     func itemEnded(_ record: ItemRecord, finished: Int) {
       spool?.append(record)
       // The outputs are on disk by now; the ledger's commit is the last word.
-      history?.book(record, plan.identity(of: plan.inputs[record.index], at: record.index))
+      let identity = plan.identity(of: plan.inputs[record.index], at: record.index)
+      if let sources {
+        // Of these nothing is booked.
+        if record.status == .skipped || record.status == .notAttempted {
+          sources.itemEnded(record, identity, problem: nil)
+        } else {
+          history?.book(record, identity) { sources.itemEnded(record, identity, problem: $0) }
+        }
+      } else {
+        history?.book(record, identity)
+      }
       journal?.end(record.index, record.status)
       next.itemEnded(record, finished: finished)
     }

@@ -90,6 +90,11 @@ public enum AtomicFile {
     return path.withCString { lstat($0, &status) } != 0 && errno == ENOENT
   }
 
+  /// Renames a file unless the new name is taken; 0 or an error number, of which EEXIST is that.
+  public static func renameUnlessTaken(_ from: PathBytes, _ to: PathBytes) -> Int32 {
+    from.withCString { from in to.withCString { renameUnlessTaken(from, $0) } }
+  }
+
   /// Renames a file unless the new name is taken; 0 or an error number.
   ///
   /// - Parameter renameNew: the kernel's way, which answers EINVAL or ENOSYS where it is not to be had.

@@ -47,7 +47,7 @@ public struct FolderResolver {
   }
 
   /// What a symbolic link says; nil for anything else.
-  static func target(of path: PathBytes) -> PathBytes? {
+  public static func target(of path: PathBytes) -> PathBytes? {
     withUnsafeTemporaryAllocation(of: CChar.self, capacity: Int(PATH_MAX)) { buffer in
       guard let base = buffer.baseAddress else { return nil }
       let count = path.withCString { readlink($0, base, buffer.count) }

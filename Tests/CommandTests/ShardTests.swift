@@ -211,7 +211,7 @@ import Testing
 
   /// The report of a shard that was interrupted is complete, and what it says decides.
   @Test func interruptedShardsMergeAndItIsSaid() throws {
-    let scene = try Scene(pictures: 12, side: 900)
+    let scene = try Scene(pictures: 12, side: 240)
     scene.job(encode: Scene.slowEncode, run: #"{ "graceTime": 0 }"#)
     _ = scene.run("run", "job.json", "--shard", "1/2", "--report", "shard-1.json")
     let other = scene.start(

@@ -159,7 +159,7 @@ struct SlurmTests {
 
   /// Four tasks, two at a time. One is killed when it has written its first picture, and Slurm starts it again.
   @Test func anArrayOfWhichOneTaskIsKilled() throws {
-    let scene = try Scene(pictures: 80, side: 300)
+    let scene = try Scene(pictures: 80, side: 96)
     scene.job(encode: Scene.slowEncode, to: "out/${item.index}-${item.stem}.${ext}")
     let single = scene.run("run", "job.json", "--quiet")
     #expect(single.exitCode == 0, "\(single.error)")

@@ -214,7 +214,7 @@ import Testing
   @Test func rowsOfOnePictureStayTogether() throws {
     for number in 0..<9 { folder.write("x", to: "in/\(number).jpg") }
     let rows = (0..<36).map { "in/\($0 % 9).jpg,\($0)" }
-    folder.write("path,name\n" + rows.joined(separator: "\n") + "\n", to: "list.csv")
+    folder.write("path,label\n" + rows.joined(separator: "\n") + "\n", to: "list.csv")
     let job = try job(to: "out/${item.name}-${item.index}.${ext}", input: #"{ "manifest": "list.csv" }"#)
     var count = 0
     for index in 1...4 {

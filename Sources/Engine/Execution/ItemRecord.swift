@@ -24,6 +24,8 @@ public struct ItemRecord: Sendable {
   public var failedStage: String?
   /// What was read, where anything was.
   public var source: SourceFacts?
+  /// What became of the source after all was done; nil where nothing was to become of it.
+  var fate: ItemSource.Fate?
   /// Why an item was skipped, dropped, put aside for review or not attempted.
   public var reason: String?
 
@@ -41,6 +43,12 @@ public struct ItemRecord: Sendable {
       ("index", .integer(inputIndex)), ("input", .string(input)), ("status", .string(status.rawValue)),
     ]
     if let reason { members.append(("reason", .string(reason))) }
+    switch fate {
+    case .moved(let path): members += [("source", "moved"), ("movedTo", .string(path.display))]
+    case .deleted: members.append(("source", "deleted"))
+    case .kept(let reason): members += [("source", "kept"), ("sourceReason", .string(reason))]
+    case nil: break
+    }
     members.append(("outputs", .array(outputs.map(\.json))))
     members.append(("stages", Self.json(timings: timings)))
     members.append(("warnings", .array(warnings.map(\.json))))

@@ -321,6 +321,25 @@ public final class Ledger: Sendable {
     }
   }
 
+  // MARK: Sources
+
+  /// Notes that a source is about to be moved or deleted. Returns at once.
+  ///
+  /// - Parameter onDurable: as for items.
+  public func book(job: String, _ fate: SourceFate, onDurable: (@Sendable (StageError?) -> Void)? = nil) {
+    enqueue({ tables throws(DatabaseError) in try tables.book(job: job, fate) }, onDurable)
+  }
+
+  /// Takes back that a source is about to be moved or deleted. Returns at once.
+  public func forget(job: String, source name: PathBytes) {
+    enqueue { tables throws(DatabaseError) in try tables.forget(job: job, source: name) }
+  }
+
+  /// What was noted about a source; nil where nothing was.
+  public func fate(job: String, source name: PathBytes) throws(StageError) -> SourceFate? {
+    try look { tables throws(DatabaseError) in try tables.fate(job: job, source: name) }
+  }
+
   /// Forgets items.
   public func remove(job: String, keys: [[UInt8]]) throws(StageError) {
     try writing().perform { tables throws(DatabaseError) in try tables.remove(job: job, keys: keys) }

@@ -50,7 +50,13 @@ enum LedgerSchema {
       amount REAL NOT NULL, run TEXT NOT NULL, call INTEGER
     );
     CREATE INDEX creditsOfProvider ON credits (provider, time);
+    """,
     """
+    -- Inputs that a job has moved (target) or deleted (no target), noted before it did.
+    CREATE TABLE sources (
+      job TEXT NOT NULL, name BLOB NOT NULL, target BLOB, time REAL NOT NULL, PRIMARY KEY (job, name)
+    ) WITHOUT ROWID;
+    """,
   ]
 
   /// What a file is, by its header and whether it has tables.

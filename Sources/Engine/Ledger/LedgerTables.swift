@@ -258,6 +258,29 @@ final class LedgerTables: @unchecked Sendable {
 
   // MARK: Runs
 
+  func book(job: String, _ fate: SourceFate) throws(DatabaseError) {
+    try database.run(
+      """
+      INSERT INTO sources (job, name, target, time) VALUES (?, ?, ?, ?)
+      ON CONFLICT (job, name) DO UPDATE SET target = excluded.target, time = excluded.time
+      """,
+      [.text(job), .blob(fate.name.bytes), fate.target.map { .blob($0.bytes) } ?? .null, .real(fate.time)])
+  }
+
+  func forget(job: String, source name: PathBytes) throws(DatabaseError) {
+    try database.run("DELETE FROM sources WHERE job = ? AND name = ?", [.text(job), .blob(name.bytes)])
+  }
+
+  func fate(job: String, source name: PathBytes) throws(DatabaseError) -> SourceFate? {
+    var found: SourceFate?
+    try database.run(
+      "SELECT target, time FROM sources WHERE job = ? AND name = ?", [.text(job), .blob(name.bytes)]
+    ) { row in
+      found = SourceFate(name: name, target: row.isNull(0) ? nil : PathBytes(bytes: row.blob(0)), time: row.real(1))
+    }
+    return found
+  }
+
   func book(_ run: LedgerRun) throws(DatabaseError) {
     try database.run(
       """

@@ -144,13 +144,18 @@ public final class RunHistory: Sendable {
       return .work("the item's own values that the job names have changed")
     }
     var inputStamp = known.inputStamp
+    var went: SourceFate?
     switch Self.compare(identity.path, known.inputStamp, known.inputHash, options.checksContent) {
     case .same: break
     case .touched(let stamp): inputStamp = stamp
     // A picture that was replaced by its own result: whether it still is that is asked of the outputs.
     case .changed where known.outputs.contains { $0.record.place == .path(identity.path) }: break
     case .changed: return .work("the input has changed")
-    case .missing: return .work("the input cannot be read")
+    case .missing:
+      guard known.status == .done, let fate = try ledger.fate(job: job, source: identity.name) else {
+        return .work("the input cannot be read")
+      }
+      went = fate
     }
     var stamps: [FileStamp?] = []
     for output in known.outputs {
@@ -179,7 +184,9 @@ public final class RunHistory: Sendable {
     switch known.status {
     case .dropped: return .upToDate("up to date: dropped before" + (known.detail.map { " (\($0))" } ?? ""))
     case .review: return .upToDate("up to date: put aside for review before")
-    default: return .upToDate("up to date")
+    default:
+      let after = went.map { $0.target.map { "; its source was moved to \($0.printable)" } ?? "; its source was deleted" }
+      return .upToDate("up to date" + (after ?? ""))
     }
   }
 

@@ -12,6 +12,8 @@ struct OutputNames: Sendable {
     var isCopy = false
     /// What is known beforehand and decides whether an item comes here: conditions and filters on the way.
     var conditions: [Condition] = []
+    /// Whether nothing but these conditions keeps an item from coming here.
+    var isCertain = true
 
     var mayReplaceInputs: Bool { stage.plan.mayReplaceInputs && !isCopy }
     /// Where the template stands in the job.
@@ -40,8 +42,12 @@ struct OutputNames: Sendable {
         let filter = before.condition == nil ? before.plan.filter?.condition : nil
         return [decides ? before.condition : nil, filter].compactMap(\.self).filter(\.isKnownBeforehand)
       }
+      let isCertain = path.allSatisfy {
+        ($0.condition?.isKnownBeforehand ?? true) && ($0.plan.filter?.condition.isKnownBeforehand ?? true)
+      }
       for template in stage.plan.outputs {
-        writers.append(Writer(stage: stage, template: template, ending: ending, conditions: conditions))
+        writers.append(
+          Writer(stage: stage, template: template, ending: ending, conditions: conditions, isCertain: isCertain))
       }
       for template in stage.plan.copies {
         writers.append(Writer(stage: stage, template: template, isCopy: true, conditions: conditions))
@@ -164,6 +170,28 @@ struct OutputNames: Sendable {
     case .itemHash, .imageWidth, .imageHeight, .runDate, .runID: false
     default: true
     }
+  }
+
+  /// How many files are written of an item, whatever is found in its picture. One that keeps what is there already counts
+  /// in any case: what it has kept, nobody has checked.
+  func certainCount(for identity: ItemIdentity) -> Int {
+    writers.indices.count { number in
+      let writer = writers[number]
+      return !writer.isCopy && isReached(number, by: identity)
+        && (writer.isCertain || writer.stage.plan.existing == .skip)
+    }
+  }
+
+  /// The folders that templates name by themselves, absolute.
+  var fixedFolders: Set<PathBytes> {
+    var folders: Set<PathBytes> = []
+    for writer in writers where !writer.isCopy {
+      var fixed: [UInt8] = []
+      if case .literal(let bytes) = writer.template.segments.first { fixed = bytes }
+      let end = fixed.lastIndex(of: UInt8(ascii: "/")) ?? 0
+      folders.insert(run.baseFolder.joining(PathBytes(bytes: Array(fixed[..<end]))).normalised)
+    }
+    return folders
   }
 
   /// All outputs of an item that comes to the end of the chain; nil for those that cannot be named yet.

@@ -208,12 +208,65 @@ public struct Planner {
       }
       if isOurs { decide(index, existing) }
     }
+    proveMoves(stateFolder)
     if collisionCount > Self.mostFindings {
       plan.findings.append(
         Diagnostic(
           severity: .note, code: "more-findings",
           message: "\(collisionCount - Self.mostFindings) more findings of this kind",
           file: job.file, range: nil, path: nil))
+    }
+  }
+
+  /// Proves that no source is moved to where it would be read again, onto an output or onto another source.
+  private mutating func proveMoves(_ stateFolder: PathBytes?) {
+    guard case .move(let template) = job.onSuccess else { return }
+    var targets: [Int: Int] = [:]
+    func refuse(_ code: String, _ message: String, hint: String) {
+      collisionCount += 1
+      guard collisionCount <= Self.mostFindings || !plan.findings.hasErrors else { return }
+      plan.findings.append(
+        Diagnostic(
+          severity: .error, code: code, message: message, file: job.file, range: nil, path: "$.onSuccess.to",
+          hint: hint))
+    }
+    for index in plan.inputs.indices {
+      let identity = plan.identity(of: plan.inputs[index], at: index)
+      let target: PathBytes
+      do throws(StageError) {
+        guard let path = try job.onSuccess.target(of: identity, in: run) else { return }
+        target = path
+      } catch {
+        refuse(error.code, "\(name(index)): \(error.message)", hint: "change \(template.text)")
+        continue
+      }
+      let resolved = resolver.resolve(target)
+      if let error = plan.protected.refusal(of: target, resolved: resolved, mayReplaceInputs: false) {
+        refuse(
+          "source-place", "\(name(index)) would be moved to \(target.printable): \(error.message)",
+          hint: "move it elsewhere")
+      } else if let reading = matcher.reading(target, resolved: resolved) {
+        refuse(
+          "source-place", "\(name(index)) would be moved to \(target.printable), which \(reading)",
+          hint: "move it outside the folders that the input names")
+      } else if let first = outputs[resolved.hashValue], path(first) == resolved {
+        refuse(
+          "source-place", "\(name(index)) would be moved to \(target.printable), where an output is written",
+          hint: "move it elsewhere")
+      } else if let state = stateFolder, resolved.isInside(state) {
+        refuse(
+          "source-place", "\(name(index)) would be moved into the folder of the job's own state",
+          hint: "move it elsewhere")
+      } else if let first = targets.updateValue(index, forKey: resolved.hashValue) {
+        targets[resolved.hashValue] = first
+        let other = plan.identity(of: plan.inputs[first], at: first)
+        guard other.path != identity.path, let place = (try? job.onSuccess.target(of: other, in: run)) ?? nil,
+          resolver.resolve(place) == resolved
+        else { continue }
+        refuse(
+          "source-collision", "\(name(first)) and \(name(index)) would both be moved to \(target.printable)",
+          hint: "make the names differ, with ${item.dir}")
+      }
     }
   }
 

@@ -69,13 +69,15 @@ final class ReportSpool: Sendable {
     return csystem_memory_file()
   }
 
-  func append(_ record: ItemRecord) {
+  /// - Parameter isAgain: the item's record stands there already, and this one takes its place.
+  func append(_ record: ItemRecord, isAgain: Bool = false) {
+    if isAgain, !keepsAll { return }
     let journal = state.withLock { $0.journal }
     var paths: [UInt8] = []
     if journal != nil {
       for case .path(let path) in record.outputs.map(\.place) { paths += path.bytes + [0] }
     }
-    let isForSummary = record.isForSummary
+    let isForSummary = record.isForSummary && !isAgain
     let json = keepsAll || isForSummary ? Array(record.json.rendered().utf8) : []
     guard !json.isEmpty || !paths.isEmpty else { return }
     var bytes: [UInt8] = []

@@ -12,7 +12,8 @@ enum PlanCommand {
       "Exit codes: 0 run can start, 2 wrong command line, 3 wrong job file or outputs that collide, 4 input missing.",
     ],
     operand: JobOptions.job,
-    options: [JobOptions.set, JobOptions.input, JobOptions.shard, JobOptions.format] + StateOptions.deciding,
+    options: [JobOptions.set, JobOptions.input, JobOptions.shard, PruneOption.prune, JobOptions.format]
+      + StateOptions.deciding,
     examples: ["pipeline plan job.json", "pipeline plan job.json --format json"],
     run: run)
 
@@ -21,6 +22,7 @@ enum PlanCommand {
     let loader = try JobOptions.loader(arguments, invocation.registry)
     let historyOptions = try StateOptions.history(arguments)
     let shard = try JobOptions.shard(arguments)
+    try PruneOption.check(arguments)
     let terminal = Terminal(2)
     let renderer = DiagnosticRenderer(width: terminal.diagnosticWidth)
     func show(_ diagnostics: [Diagnostic], _ sources: [SourceFile]) {
@@ -66,10 +68,31 @@ enum PlanCommand {
         return code
       }
     }
+    var prune: Prune?
+    if arguments[PruneOption.prune] != nil, let history {
+      if let refusal = PruneOption.refusal(loaded) {
+        _ = fail(refusal)
+        return ExitCode.wrongCommandLine.rawValue
+      }
+      do throws(StageError) { prune = try PruneOption.list(arguments, run, plan, history) } catch { return fail(error) }
+    }
     if arguments[JobOptions.format] == .json {
-      invocation.output.print(json(plan, run, renderer).rendered(pretty: true))
+      var result = json(plan, run, renderer)
+      if let prune, case .object(let members) = result {
+        result = .object(members + [("prune", PruneOption.json(prune))])
+      }
+      invocation.output.print(result.rendered(pretty: true))
     } else {
       writeText(plan, run, invocation.output)
+      for entry in prune?.entries ?? [] {
+        let (name, input) = (PruneOption.name(entry.path, run), entry.input.printable)
+        switch entry.action {
+        case .remove: invocation.output.print("\(name): remove: its input \(input) is gone")
+        case .keep(let reason):
+          invocation.output.print("\(name): keep, though its input \(input) is gone: \(Wording.oneLine(reason))")
+        case .missing: break
+        }
+      }
     }
     show(plan.findings, loaded.sources)
     return (plan.findings.hasErrors ? ExitCode.wrongJob : .done).rawValue

@@ -34,10 +34,11 @@ enum RunCommand {
         + "deadline; 75 another run holds the lock; 129, 130, 143 interrupted by SIGHUP, SIGINT, SIGTERM.",
     ],
     operand: JobOptions.job,
-    options: [JobOptions.set, JobOptions.input, JobOptions.shard, jobs, failFast] + StateOptions.deciding
+    options: [JobOptions.set, JobOptions.input, JobOptions.shard, jobs, failFast, PruneOption.prune]
+      + StateOptions.deciding
       + StateOptions.locking + [
-      report, logFormat, quiet, verbose, noProgress,
-    ],
+        report, logFormat, quiet, verbose, noProgress,
+      ],
     examples: [
       "pipeline run job.json", "pipeline run job.json --set size=800 --report report.json",
       "pipeline run job.json --input 'photos/*.jpg' --jobs 2",
@@ -66,6 +67,7 @@ enum RunCommand {
       throw UsageError("--quiet and --verbose exclude each other")
     }
     let shard = try JobOptions.shard(arguments)
+    try PruneOption.check(arguments)
     if let link = ParentLink.inherited() { serve(link, loader) }
     // The program may have crashed in this very run.
     let past = PastRun.inherited()
@@ -202,6 +204,16 @@ enum RunCommand {
         return fail(error)
       }
     }
+    if arguments[PruneOption.prune] != nil {
+      if let refusal = PruneOption.refusal(loaded) {
+        _ = fail(refusal)
+        return ExitCode.wrongCommandLine.rawValue
+      }
+      // Before the run books pictures that have come: whether all others are gone shows now.
+      if past == nil {
+        do throws(StageError) { _ = try PruneOption.list(arguments, run, plan, history) } catch { return fail(error) }
+      }
+    }
     if arguments[StateOptions.explainSkips], past == nil { log.explain(plan) }
     log.screen.flush()
     var entry = LedgerRun(
@@ -259,6 +271,17 @@ enum RunCommand {
         do throws(StageError) { try run.writeReport(to: reportPlace, outcome: outcome) } catch { runLog.write(error) }
       }
     }
+    if outcome.stop == nil, outcome.startError == nil {
+      do throws(StageError) {
+        if var prune = try PruneOption.list(arguments, run, plan, history, checksAll: false) {
+          try prune.carryOut(history)
+          tell(prune, run, runLog)
+        }
+      } catch {
+        runLog.write(error)
+        if code == 0 { code = ExitCode.someFailed.rawValue }
+      }
+    }
     if let problem = history.end(&entry, counts: outcome.counts, exitCode: code, stop: outcome.stop) {
       runLog.write(problem)
       if code == 0 { code = ExitCode.someFailed.rawValue }
@@ -266,6 +289,22 @@ enum RunCommand {
     library?.end()
     screen.flush()
     return code
+  }
+
+  private static func tell(_ prune: Prune, _ run: JobRun, _ log: RunLog) {
+    for entry in prune.entries {
+      let (name, input) = (PruneOption.name(entry.path, run), entry.input.printable)
+      let fields: [(String, JSONText)] = [
+        ("path", .string(entry.path.display)), ("input", .string(entry.input.display)),
+      ]
+      switch entry.action {
+      case .remove: log.write(.info, "pruned", "removed \(name): its input \(input) is gone", fields)
+      case .keep(let reason):
+        log.write(
+          .warning, "kept", "kept \(name), though its input \(input) is gone: \(Wording.oneLine(reason))", fields)
+      case .missing: break
+      }
+    }
   }
 
   /// What earlier runs have done.

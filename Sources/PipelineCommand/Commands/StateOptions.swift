@@ -54,7 +54,7 @@ enum StateOptions {
     if let given = arguments[state] {
       path = (PathBytes.currentFolder ?? PathBytes("/")).joining(PathBytes(given)).normalised
     } else {
-      path = job.stateFolder ?? job.baseFolder.joining(".pipeline")
+      path = job.stateFolder ?? job.baseFolder.joining(PathBytes(StatePlace.defaultName))
     }
     return StateFolder.locate(path, shard: shard.map { ($0.index, $0.count) })
   }

@@ -1,0 +1,177 @@
+import Glibc
+import JobSyntax
+import TestSupport
+import Testing
+
+/// What becomes of pictures when everything that a job makes of them is done.
+@Suite struct OnSuccessTests {
+  private func job(
+    _ scene: Scene, _ onSuccess: String, input: String = #"{ "files": ["in/*"], "allowEmpty": true }"#,
+    to: String = "out/${item.stem}.${ext}", write: String = "", more: String = ""
+  ) {
+    scene.folder.write(
+      """
+      {
+        "version": 1, "name": "scene", "input": \(input),
+        "stages": [
+          { "stage": "decode" }, { "stage": "encode", "format": "png" },
+          { "stage": "write", "to": "\(to)"\(write) }\(more)
+        ],
+        "onSuccess": \(onSuccess)
+      }
+      """, to: "job.json")
+  }
+
+  private func names(_ scene: Scene, _ folder: String) -> [String] {
+    scene.folder.tree().filter { $0.hasPrefix(folder + "/") && !$0.hasSuffix("/") }
+  }
+
+  @Test func doneSourcesAreMovedAndFailedOnesStay() throws {
+    let scene = try Scene(pictures: 5, remembers: true)
+    scene.folder.write("no picture", to: "in/bad.jpg")
+    let before = (0..<5).map { scene.folder.read("in/p0\($0).jpg") }
+    job(scene, #"{ "source": "move", "to": "done/${item.name}" }"#)
+    let result = scene.run("run", "job.json", "--report", "report.json")
+    #expect(result.exitCode == 1, "\(result.error)")
+    #expect(names(scene, "in") == ["in/bad.jpg"])
+    #expect((0..<5).map { scene.folder.read("done/p0\($0).jpg") } == before)
+    #expect(names(scene, "out").count == 5)
+    let items = try #require(try scene.report()["items"]?.arrayValue)
+    #expect(items.count == 6)
+    for item in items {
+      let isDone = item["status"]?.stringValue == "done"
+      #expect(item["source"]?.stringValue == (isDone ? "moved" : nil))
+      if isDone { #expect(item["movedTo"]?.stringValue?.hasPrefix(scene.folder["done/"]) == true) }
+    }
+    #expect(scene.temporaries.isEmpty)
+    // Nothing is left to do but what failed.
+    #expect(scene.run("run", "job.json").exitCode == 1)
+    #expect(names(scene, "done").count == 5)
+  }
+
+  @Test func doneSourcesAreDeleted() throws {
+    let scene = try Scene(pictures: 4, remembers: true)
+    job(scene, #"{ "source": "delete" }"#)
+    let result = scene.run("run", "job.json", "--report", "report.json")
+    #expect(result.exitCode == 0, "\(result.error)")
+    #expect(names(scene, "in").isEmpty)
+    #expect(names(scene, "out").count == 4)
+    let items = try #require(try scene.report()["items"]?.arrayValue)
+    #expect(items.allSatisfy { $0["source"]?.stringValue == "deleted" })
+    #expect(scene.run("run", "job.json").exitCode == 0)
+    #expect(names(scene, "out").count == 4)
+  }
+
+  /// What an earlier run has done and not carried out is made up for, without doing the picture again.
+  @Test func laterRunsCarryOn() throws {
+    let scene = try Scene(pictures: 3, remembers: true)
+    job(scene, #"{ "source": "keep" }"#)
+    #expect(scene.run("run", "job.json").exitCode == 0)
+    #expect(names(scene, "in").count == 3)
+    job(scene, #"{ "source": "delete" }"#)
+    let result = scene.run("run", "job.json", "--report", "report.json")
+    #expect(result.exitCode == 0, "\(result.error)")
+    #expect(names(scene, "in").isEmpty)
+    let items = try #require(try scene.report()["items"]?.arrayValue)
+    #expect(items.allSatisfy { $0["status"]?.stringValue == "skipped" && $0["source"]?.stringValue == "deleted" })
+  }
+
+  /// Nothing is replaced: a picture whose new name is taken stays.
+  @Test func takenNamesKeepTheSource() throws {
+    let scene = try Scene(pictures: 2, remembers: true)
+    scene.folder.write("older", to: "done/p00.jpg")
+    job(scene, #"{ "source": "move", "to": "done/${item.name}" }"#)
+    let result = scene.run("run", "job.json", "--report", "report.json")
+    #expect(result.exitCode == 0, "\(result.error)")
+    #expect(names(scene, "in") == ["in/p00.jpg"])
+    #expect(scene.folder.read("done/p00.jpg") == Array("older".utf8))
+    let first = try scene.report()["items"]?.arrayValue?.first
+    #expect(first?["source"]?.stringValue == "kept")
+    #expect(first?["sourceReason"]?.stringValue?.contains("is there already") == true)
+  }
+
+  /// Rows that share a picture: it goes when all of them are done, and not where one failed.
+  @Test func sharedSourcesWaitForAllTheirRows() throws {
+    let scene = try Scene(pictures: 3, remembers: true)
+    scene.folder.write("taken", to: "out/x/f")
+    scene.folder.write(
+      "path,as\nin/p00.jpg,a\nin/p01.jpg,b\nin/p00.jpg,c\nin/p02.jpg,d\nin/p02.jpg,x\n", to: "list.csv")
+    job(
+      scene, #"{ "source": "delete" }"#, input: #"{ "manifest": "list.csv" }"#, to: "out/${item.as}")
+    let result = scene.run("run", "job.json", "--report", "report.json")
+    // out/x is a folder, so that row fails.
+    #expect(result.exitCode == 1, "\(result.error)")
+    #expect(names(scene, "in") == ["in/p02.jpg"])
+    // Rows whose pictures have gone this way are done, not missing.
+    let again = scene.run("run", "job.json", "--report", "again.json")
+    let statuses = try scene.report("again.json")["items"]?.arrayValue?.map { $0["status"]?.stringValue ?? "" }
+    #expect(statuses == ["skipped", "skipped", "skipped", "skipped", "failed"], "\(again.error)")
+  }
+
+  /// The link that the job names is what goes; the file it leads to stays.
+  @Test func linksGoAndTheirFilesStay() throws {
+    let scene = try Scene(pictures: 2, remembers: true)
+    rename(scene.folder["in"], scene.folder["store"])
+    scene.folder.makeFolder("in")
+    symlink("../store/p00.jpg", scene.folder["in/a.jpg"])
+    link(scene.folder["store/p01.jpg"], scene.folder["in/b.jpg"])
+    job(scene, #"{ "source": "move", "to": "deep/er/${item.name}" }"#)
+    let result = scene.run("run", "job.json")
+    #expect(result.exitCode == 0, "\(result.error)")
+    #expect(names(scene, "in").isEmpty)
+    #expect(names(scene, "store").count == 2)
+    // A relative link still leads to its file.
+    #expect(scene.folder.read("deep/er/a.jpg") == scene.folder.read("store/p00.jpg"))
+    #expect(scene.folder.read("deep/er/b.jpg") == scene.folder.read("store/p01.jpg"))
+  }
+
+  @Test func anotherFileSystem() throws {
+    var there = statvfs()
+    var here = statvfs()
+    let scene = try Scene(pictures: 3, remembers: true)
+    guard statvfs("/dev/shm", &there) == 0, statvfs(scene.folder.path, &here) == 0, there.f_fsid != here.f_fsid else {
+      return
+    }
+    let name = "/dev/shm/pipeline-test-\(getpid())-\(UInt32.random(in: 0...UInt32.max))"
+    defer { _ = RunProgram.run(["-rf", name], program: "/bin/rm") }
+    let before = (0..<3).map { scene.folder.read("in/p0\($0).jpg") }
+    job(scene, #"{ "source": "move", "to": "\#(name)/${item.name}" }"#)
+    let result = scene.run("run", "job.json")
+    #expect(result.exitCode == 0, "\(result.error)")
+    #expect(names(scene, "in").isEmpty)
+    #expect((0..<3).map { TemporaryFolder.read("\(name)/p0\($0).jpg") } == before)
+  }
+
+  @Test(arguments: [
+    (#"{ "source": "move" }"#, "", "missing-key"),
+    (#"{ "source": "delete", "to": "x" }"#, "", "not-applicable"),
+    (#"{ "source": "delete" }"#, #", "inPlace": true"#, "source-is-output"),
+    (#"{ "source": "move", "to": "done/" }"#, "", "output-name"),
+    (#"{ "source": "move", "to": "done/${item.stem}.${ext}" }"#, "", "unknown-variable"),
+    (#"{ "source": "throw" }"#, "", ""),
+  ])
+  func lintRefuses(_ onSuccess: String, _ write: String, _ code: String) throws {
+    let scene = try Scene(pictures: 1, remembers: true)
+    job(scene, onSuccess, write: write)
+    let result = scene.run("lint", "job.json", "--format", "json")
+    #expect(result.exitCode == 3)
+    #expect(result.output.contains("\"\(code)"), "\(result.output)")
+  }
+
+  @Test(arguments: [
+    // Where the next run would read them, onto outputs, onto one another, onto inputs.
+    ("in/done-${item.name}", "would be read as an input by the next run"),
+    ("out/${item.stem}.png", "where an output is written"),
+    ("done/all.jpg", "would both be moved to"),
+  ])
+  func plansRefuse(_ to: String, _ message: String) throws {
+    let scene = try Scene(pictures: 3, remembers: true)
+    job(scene, #"{ "source": "move", "to": "\#(to)" }"#)
+    for command in ["plan", "run"] {
+      let result = scene.run(command, "job.json")
+      #expect(result.exitCode == 3)
+      #expect(result.error.contains(message), "\(result.error)")
+    }
+    #expect(names(scene, "in").count == 3)
+  }
+}
