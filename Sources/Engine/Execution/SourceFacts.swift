@@ -31,21 +31,19 @@ public struct SourceFacts: Sendable, Hashable {
   }
 
   var json: JSONText {
-    .object([
+    // As texts: nanoseconds since 1970 are more than a number in JSON holds exactly, and such a number is refused.
+    func text(_ number: Int64) -> JSONText { .string(String(number)) }
+    return .object([
       ("sha256", .string(sha256)),
-      (
-        "stamp",
-        stamp.map { .array([.integer(Int($0.size)), .integer(Int($0.modified)), .integer(Int($0.changed))]) } ?? nil
-      ),
+      ("stamp", stamp.map { .array([text($0.size), text($0.modified), text($0.changed)]) } ?? nil),
     ])
   }
 
   init?(_ node: JSONNode) {
     guard let sha256 = node["sha256"]?.stringValue else { return nil }
-    let numbers = node["stamp"]?.arrayValue?.compactMap { $0.numberValue?.integer } ?? []
+    let numbers = node["stamp"]?.arrayValue?.compactMap { $0.stringValue.flatMap { Int64($0) } } ?? []
     self.init(
       sha256: sha256,
-      stamp: numbers.count == 3
-        ? FileStamp(size: Int64(numbers[0]), modified: Int64(numbers[1]), changed: Int64(numbers[2])) : nil)
+      stamp: numbers.count == 3 ? FileStamp(size: numbers[0], modified: numbers[1], changed: numbers[2]) : nil)
   }
 }
