@@ -37,6 +37,8 @@ public struct StateFolder: Sendable, Hashable {
   public func make() throws(StageError) {
     try Self.make(path, isOurs: true)
     if ledgerFolder != path { try Self.make(ledgerFolder, isOurs: false) }
+    // Also where they were there: a run that was killed may have made them and not come to this.
+    for folder in Set([path.parent, path, ledgerFolder]) { try? AtomicFile.flush(folder: folder) }
   }
 
   private static func make(_ path: PathBytes, isOurs: Bool) throws(StageError) {
@@ -52,7 +54,6 @@ public struct StateFolder: Sendable, Hashable {
         // The umask may have taken even the owner's permissions.
         _ = path.withCString { chmod($0, 0o700) }
         if isOurs { writeIgnoreFile(in: path) }
-        try? AtomicFile.flush(folder: path.parent)
       } else if errno != EEXIST {
         throw failure(path, String(cString: strerror(errno)))
       }
