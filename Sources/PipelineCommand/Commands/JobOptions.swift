@@ -95,4 +95,14 @@ public enum ExitCode: Int32, Sendable {
   case limitReached = 5
   /// Another run holds the lock; EX_TEMPFAIL of sysexits.h, so that mail systems and schedulers try again.
   case locked = 75
+
+  /// What keeps a run from starting.
+  init(of error: StageError) {
+    self =
+      switch error.kind {
+      case .usage: .wrongCommandLine
+      case .job: .wrongJob
+      case .environment, .item, .temporary, .budget: .cannotStart
+      }
+  }
 }

@@ -42,7 +42,7 @@ enum PlanCommand {
     }
     func fail(_ error: StageError) -> Int32 {
       show([Diagnostic(unreadable: error, file: arguments.operands[0])], loaded.sources)
-      return ExitCode.cannotStart.rawValue
+      return ExitCode(of: error).rawValue
     }
     var history: RunHistory?
     // The last to leave a database takes its log along.

@@ -116,7 +116,7 @@ enum RunCommand {
     func fail(_ error: StageError) -> Int32 {
       log.write(error)
       log.screen.flush()
-      return (error.kind == .job ? ExitCode.wrongJob : .cannotStart).rawValue
+      return ExitCode(of: error).rawValue
     }
 
     let loaded: LoadedJob
