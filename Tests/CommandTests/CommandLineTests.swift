@@ -38,7 +38,7 @@ import Testing
   static let wrong: [([String], [String])] = [
     (["lnt", "job.json"], ["unknown command \"lnt\"", "did you mean \"lint\"?", "pipeline help"]),
     (["run", "job.json", "--reprot", "x"], ["unknown option \"--reprot\"", "\"--report\"", "pipeline help run"]),
-    (["run", "job.json", "--shard", "1/2"], ["unknown option \"--shard\""]),
+    (["run", "job.json", "--shard", "0/2"], ["--shard expects I/N", "\"0/2\""]),
     (["models", "pul"], ["unknown argument \"pul\"", "pull"]),
     (["run"], ["missing argument JOB", "pipeline help run"]),
     (["run", "a.json", "b.json"], ["unexpected argument \"b.json\""]),
