@@ -59,7 +59,8 @@ let package = Package(
 
     // The program with a stage that crashes and hangs, for tests of what a run outlives.
     .executableTarget(
-      name: "pipeline-faulty", dependencies: ["PipelineCommand", "Engine", "Stages", "PipelineKit", "JobSyntax"],
+      name: "pipeline-faulty",
+      dependencies: ["PipelineCommand", "Engine", "Stages", "PipelineKit", "JobSyntax", "Digest"],
       path: "Tests/Support/Faulty"),
 
     // What tests share: temporary folders, pictures made in code, running the program.
@@ -71,10 +72,10 @@ let package = Package(
     .testTarget(name: "PipelineKitTests", dependencies: ["PipelineKit", "Inference", "JobSyntax", "TestSupport"]),
     .testTarget(
       name: "StagesTests",
-      dependencies: ["Stages", "PipelineKit", "Imaging", "Inference", "JobSyntax", "TestSupport"]),
+      dependencies: ["Stages", "PipelineKit", "Imaging", "Inference", "JobSyntax", "Digest", "TestSupport"]),
     .testTarget(
       name: "EngineTests",
-      dependencies: ["Engine", "Stages", "PipelineKit", "Imaging", "JobSyntax", "TestSupport"]),
+      dependencies: ["Engine", "Stages", "PipelineKit", "Imaging", "JobSyntax", "Digest", "TestSupport"]),
     .testTarget(
       name: "CommandTests",
       dependencies: [

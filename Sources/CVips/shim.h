@@ -336,19 +336,6 @@ CVIPS long long cvips_file_size(int fd) {
   if (fstat(fd, &info) != 0) return -errno;
   return S_ISREG(info.st_mode) ? (long long)info.st_size : -EINVAL;
 }
-// Size in bytes, and nanoseconds since 1970 of the last change of the content and of anything about the file; 0 or
-// -errno.
-typedef struct {
-  long long size, modified, changed;
-} cvips_stamp;
-CVIPS int cvips_file_stamp(int fd, cvips_stamp *stamp) {
-  struct stat info;
-  if (fstat(fd, &info) != 0) return -errno;
-  stamp->size = (long long)info.st_size;
-  stamp->modified = (long long)info.st_mtim.tv_sec * 1000000000 + info.st_mtim.tv_nsec;
-  stamp->changed = (long long)info.st_ctim.tv_sec * 1000000000 + info.st_ctim.tv_nsec;
-  return 0;
-}
 // Reads up to `length` bytes, retrying where interrupted. Bytes read, or -errno.
 CVIPS long long cvips_read(int fd, void *to, size_t length) {
   size_t done = 0;

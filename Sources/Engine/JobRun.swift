@@ -145,7 +145,7 @@ public final class JobRun: Sendable {
     clearLeftovers(of: dead, plan)
     for var run in dead {
       run.ended = RunClock.now()
-      run.stop = "killed"
+      run.stop = LedgerRun.killed
       history.ledger.end(run)
     }
   }
@@ -244,15 +244,11 @@ public final class JobRun: Sendable {
       itemCount: plan.inputs.count, run: values, protected: plan.protected,
       claims: claims, journal: journal, past: past.map { Self.past($0) }, launcher: launcher,
       observer: Recorder(
-        spool: spool, journal: journal, history: history, sources: sources, plan: plan, next: observer),
+        spool: spool, journal: journal, history: history, sources: sources, plan: plan,
+        keepsReport: options.keepsReport, next: observer),
       history: history,
-      items: { [history, options] index in
+      items: { index in
         let item = plan.item(at: index)
-        // A report without the outputs of what is up to date would be of use to nobody who looks for them.
-        if let history, options.keepsReport, case .decided(var record) = item, record.status == .skipped {
-          record.outputs = history.outputs(of: plan.identity(of: plan.inputs[index], at: index))
-          return .decided(record)
-        }
         guard replaced.contains(index), case .run(let identity) = item else { return item }
         return .decided(Self.replacedRecord(of: identity))
       })
@@ -477,18 +473,22 @@ public final class JobRun: Sendable {
     let history: RunHistory?
     let sources: DoneSources?
     let plan: RunPlan
+    let keepsReport: Bool
     let next: any RunObserver
 
     func itemEnded(_ record: ItemRecord, finished: Int) {
+      let identity = plan.identity(of: plan.inputs[record.index], at: record.index)
+      var record = record
+      // A report without the outputs of what is up to date would be of use to nobody who looks for them.
+      if keepsReport, record.status == .skipped, let history { record.outputs = history.outputs(of: identity) }
       spool?.append(record)
       // The outputs are on disk by now; the ledger's commit is the last word.
-      let identity = plan.identity(of: plan.inputs[record.index], at: record.index)
       if let sources {
         // Of these nothing is booked.
         if record.status == .skipped || record.status == .notAttempted {
           sources.itemEnded(record, identity, problem: nil)
         } else {
-          history?.book(record, identity) { sources.itemEnded(record, identity, problem: $0) }
+          history?.book(record, identity) { [record] in sources.itemEnded(record, identity, problem: $0) }
         }
       } else {
         history?.book(record, identity)

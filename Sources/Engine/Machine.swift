@@ -41,3 +41,14 @@ public enum Machine {
     csystem_bound_allocator(Int32(max(2, workers)), 512 << 10)
   }
 }
+
+extension Machine {
+  /// The name this machine has in its network; empty where it has none.
+  public static var hostName: String {
+    var buffer = [CChar](repeating: 0, count: 256)
+    guard gethostname(&buffer, buffer.count - 1) == 0 else { return "" }
+    return String(decoding: buffer.prefix { $0 != 0 }.map { UInt8(bitPattern: $0) }, as: UTF8.self)
+  }
+
+  public static var processID: Int32 { getpid() }
+}

@@ -38,8 +38,9 @@ enum ShardDetection {
     func set(_ name: String) -> String? { variable(name).flatMap { $0.isEmpty ? nil : $0 } }
     func number(_ name: String) throws(ShardError) -> Int? {
       guard let text = set(name) else { return nil }
-      guard let value = Shard.number(text) else {
-        throw ShardError(message: "\(name) is \"\(text)\", which is no whole number", hint: byHand)
+      guard let value = Shard.number(text), value <= mostNumber else {
+        throw ShardError(
+          message: "\(name) is \"\(text)\", which is no whole number that a task could have", hint: byHand)
       }
       return value
     }
@@ -90,6 +91,9 @@ enum ShardDetection {
     }
     return shard
   }
+
+  /// Slurm's largest number of a task is 4,000,000.
+  private static let mostNumber = Int(UInt32.max)
 
   private static let byHand = "name the shard: --shard I/N, from 1"
 

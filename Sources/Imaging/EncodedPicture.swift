@@ -1,4 +1,5 @@
 import CVips
+import Digest
 import Synchronization
 
 /// An encoded picture whose header was read and found within the limits. No pixel is decoded yet.
@@ -7,7 +8,7 @@ public final class EncodedPicture: Sendable {
   public let header: PictureHeader
   public let options: DecodeOptions
   /// The file as it was read; nil where the bytes came from elsewhere.
-  public let sourceStamp: SourceStamp?
+  public let sourceStamp: FileStamp?
   /// What the decoder gets: the bytes, or the part of them that is the picture, unpacked.
   let body: EncodedBytes
   let content: Content
@@ -29,7 +30,7 @@ public final class EncodedPicture: Sendable {
   ///
   /// - Parameter stamp: the file that the bytes were read from.
   /// - Throws: `empty`, `unsupported`, `damaged`, or `limit`.
-  public init(bytes: EncodedBytes, options: DecodeOptions, stamp: SourceStamp? = nil) throws(ImagingError) {
+  public init(bytes: EncodedBytes, options: DecodeOptions, stamp: FileStamp? = nil) throws(ImagingError) {
     try Libvips.start()
     self.bytes = bytes
     self.options = options

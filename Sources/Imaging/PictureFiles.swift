@@ -1,4 +1,5 @@
 import CVips
+import Digest
 
 /// Files on disk.
 extension EncodedPicture {
@@ -11,7 +12,7 @@ extension EncodedPicture {
   public convenience init(path: [UInt8], options: DecodeOptions = DecodeOptions()) throws(ImagingError) {
     let (fd, size) = try Self.open(path)
     defer { _ = cvips_close(fd) }
-    let before = try SourceStamp(fd, path)
+    let before = try Self.stamp(fd, path)
     do throws(ImagingError) {
       if size > 64 << 10 {
         var prefix = [UInt8](repeating: 0, count: 64 << 10)
@@ -22,12 +23,18 @@ extension EncodedPicture {
         guard cvips_rewind(fd) == 0 else { throw ImagingError(.io, "\(Self.named(path)) could not be read") }
       }
       let bytes = try Self.read(fd, size: size, path, maxBytes: Self.mostBytes)
-      guard bytes.count == before.size, try SourceStamp(fd, path) == before else { throw Self.changed(path) }
+      guard Int64(bytes.count) == before.size, try Self.stamp(fd, path) == before else { throw Self.changed(path) }
       try self.init(bytes: bytes, options: options, stamp: before)
     } catch {
       // Half a file reads as a damaged one.
-      guard error.code != .changed, try SourceStamp(fd, path) != before else { throw error }
+      guard error.code != .changed, try Self.stamp(fd, path) != before else { throw error }
       throw Self.changed(path)
+    }
+  }
+
+  private static func stamp(_ fd: Int32, _ path: [UInt8]) throws(ImagingError) -> FileStamp {
+    do throws(SystemCallError) { return try FileStamp(descriptor: fd) } catch {
+      throw ImagingError(.io, "\(named(path)) could not be read", detail: systemMessage(error.number))
     }
   }
 
@@ -139,50 +146,10 @@ extension EncodedPicture {
     return (fd, Int(size))
   }
 
-  fileprivate static func named(_ path: [UInt8]) -> String { String(decoding: path, as: UTF8.self) }
+  private static func named(_ path: [UInt8]) -> String { String(decoding: path, as: UTF8.self) }
 
-  fileprivate static func systemMessage(_ code: Int32) -> String {
+  private static func systemMessage(_ code: Int32) -> String {
     guard let text = g_strerror(code) else { return "error \(code)" }
     return String(cString: text)
-  }
-}
-
-/// What tells one state of a file from another without reading it.
-///
-/// Two states that follow each other within a tick of the kernel's clock (4 ms, on some file systems up to 2 s) and have
-/// the same size look alike.
-public struct SourceStamp: Sendable, Hashable {
-  /// Bytes.
-  public var size: Int
-  /// When the content was last written to, in nanoseconds since 1970.
-  public var modified: Int
-  /// When anything about the file last changed, its names and permissions too, in nanoseconds since 1970.
-  public var changed: Int
-
-  public init(size: Int, modified: Int, changed: Int) {
-    self.size = size
-    self.modified = modified
-    self.changed = changed
-  }
-
-  /// The file at a path as it is now, links followed; nil where there is none to be opened.
-  ///
-  /// - Parameter path: the path's bytes, without a closing zero.
-  public init?(path: [UInt8]) {
-    let fd = (path.map { CChar(bitPattern: $0) } + [0]).withUnsafeBufferPointer { cvips_open($0.baseAddress) }
-    guard fd >= 0 else { return nil }
-    defer { _ = cvips_close(fd) }
-    guard let stamp = try? SourceStamp(fd, path) else { return nil }
-    self = stamp
-  }
-
-  fileprivate init(_ fd: Int32, _ path: [UInt8]) throws(ImagingError) {
-    var stamp = cvips_stamp()
-    let status = cvips_file_stamp(fd, &stamp)
-    guard status == 0 else {
-      throw ImagingError(
-        .io, "\(EncodedPicture.named(path)) could not be read", detail: EncodedPicture.systemMessage(-status))
-    }
-    self.init(size: Int(stamp.size), modified: Int(stamp.modified), changed: Int(stamp.changed))
   }
 }

@@ -27,24 +27,35 @@ public enum AtomicFile {
     check: (_ temporary: PathBytes) throws(StageError) -> Void = { _ in }
   ) throws(StageError) -> Bool {
     let folder = path.parent
-    let number = counter.add(1, ordering: .relaxed).newValue
-    let temporary = folder.joining(".pipeline-\(tag)-\(number).tmp")
     func step<R>(_ body: () -> R) throws(StageError) -> R {
       guard let temporaries else { return body() }
       guard let result = temporaries.step(body) else { throw cancelled(path) }
       return result
     }
-    guard temporaries?.insert(temporary) ?? true else { throw cancelled(path) }
+    func nextName() -> PathBytes {
+      folder.joining(".pipeline-\(tag)-\(counter.add(1, ordering: .relaxed).newValue).tmp")
+    }
+    var temporary = nextName()
     var exists = false
     defer {
       if exists { _ = temporary.withCString { unlink($0) } }
       temporaries?.remove(temporary)
     }
-    let (descriptor, code) = try step {
-      let descriptor = temporary.withCString {
-        open($0, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode.map { $0 & 0o600 } ?? 0o666)
+    func make() throws(StageError) -> (descriptor: Int32, code: Int32) {
+      guard temporaries?.insert(temporary) ?? true else { throw cancelled(path) }
+      return try step {
+        let descriptor = temporary.withCString {
+          open($0, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode.map { $0 & 0o600 } ?? 0o666)
+        }
+        return (descriptor, errno)
       }
-      return (descriptor, errno)
+    }
+    var (descriptor, code) = try make()
+    // What an earlier life of this same process has left may have the name: the counter starts anew in each.
+    while descriptor < 0, code == EEXIST {
+      temporaries?.remove(temporary)
+      temporary = nextName()
+      (descriptor, code) = try make()
     }
     guard descriptor >= 0 else { throw failure("cannot write in \(folder.printable)", code) }
     exists = true

@@ -299,7 +299,7 @@ public indirect enum Condition: Sendable, Hashable, CustomStringConvertible {
     case .itemStem: return .text(identity.name.stem.display)
     case .itemName: return .text(identity.name.lastComponent.display)
     case .itemExt: return .text(identity.name.fileExtension.display)
-    case .itemIndex: return .number(Double(identity.index))
+    case .itemIndex: return .number(Double(identity.inputIndex))
     case .itemColumn(let name):
       guard let value = identity.columns[name] else {
         throw StageError("condition-value", "the item has no column \"\(name)\", which a condition looks at")

@@ -1,3 +1,4 @@
+import Digest
 import Imaging
 
 /// An animation on its way through the chain: each frame with its own mattes and original.
@@ -54,7 +55,7 @@ extension Stage {
       return try processEach(item, handling, in: context)
     } catch {
       guard error.code == ImagingError.Code.damaged.rawValue, let stamp = item.sourceStamp,
-        SourceStamp(path: item.identity.path.bytes) != stamp
+        FileStamp.of(item.identity.path) != stamp
       else { throw error }
       return .deferred(
         reason: "\(item.identity.name.printable) was written to or replaced since it was read, and what was read is "

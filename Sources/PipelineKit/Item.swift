@@ -1,3 +1,4 @@
+import Digest
 import Imaging
 
 /// What a picture is called and where it came from; fixed for the item's life.
@@ -73,7 +74,7 @@ public struct Item: Sendable {
   /// SHA-256 of the bytes the picture was read from, 64 hex digits, where the job names it; stays when pixels go.
   public private(set) var sourceHash: String?
   /// The file that the picture was read from, as it was then; stays when pixels go.
-  public private(set) var sourceStamp: SourceStamp?
+  public private(set) var sourceStamp: FileStamp?
   /// What the input's header says, once it was opened; stays when pixels go.
   public private(set) var sourceHeader: PictureHeader?
   /// The encoded result; gone as soon as the picture changes.

@@ -23,18 +23,24 @@ public struct KeptResults: Sendable {
   public let paidKey: [UInt8]
   private let keeper: any ResultKeeper
   private let isRefreshed: Bool
+  private let isPaidRefreshed: Bool
 
-  /// - Parameter isRefreshed: whether what is kept is passed over, and replaced.
-  public init(key: [UInt8], paidKey: [UInt8], keeper: any ResultKeeper, isRefreshed: Bool) {
+  /// - Parameters:
+  ///   - isRefreshed: whether what is kept is passed over, and replaced.
+  ///   - isPaidRefreshed: the same of what was paid for.
+  public init(
+    key: [UInt8], paidKey: [UInt8], keeper: any ResultKeeper, isRefreshed: Bool, isPaidRefreshed: Bool
+  ) {
     self.key = key
     self.paidKey = paidKey
     self.keeper = keeper
     self.isRefreshed = isRefreshed
+    self.isPaidRefreshed = isPaidRefreshed
   }
 
   /// What an earlier run, or this one, has kept.
   public func find(paid: Bool = false) -> [UInt8]? {
-    isRefreshed ? nil : keeper.result(for: paid ? paidKey : key, paid: paid)
+    (paid ? isPaidRefreshed : isRefreshed) ? nil : keeper.result(for: paid ? paidKey : key, paid: paid)
   }
 
   /// Keeps a result; see `ResultKeeper.keep`.

@@ -109,7 +109,7 @@ public struct RunValues: Sendable {
   public var runDate: String
   /// `I-of-N` of a sharded run; part of temporary names, so that no shard clears another's.
   public var shard: String?
-  /// Whether the run before was cut short: outputs that nobody has booked may be its own.
+  /// Whether an earlier run was cut short: outputs that nobody has booked may be its own.
   public var followsCutRun: Bool
 
   public init(

@@ -132,6 +132,36 @@ struct DiskFullTests {
     #expect(codes.first == 4 && codes.contains(1) && codes.last == 0, "\(codes)")
   }
 
+  /// What could not be booked keeps its source, and the run says so.
+  @Test func aFullDiskOfTheStateFolderKeepsSources() throws {
+    var codes: [Int32] = []
+    for kilobytes in [80, 120, 160, 200, 260, 400, 2_000] {
+      let place = "\(kilobytes) KiB"
+      let scene = try Scene(pictures: 40, remembers: true)
+      scene.folder.write(
+        """
+        {
+          "version": 1, "name": "scene", "input": { "files": ["in/*"] },
+          "stages": [
+            { "stage": "decode" }, { "stage": "encode", "format": "png" },
+            { "stage": "write", "to": "out/${item.stem}.${ext}" }
+          ],
+          "onSuccess": { "source": "delete" }
+        }
+        """, to: "job.json")
+      scene.folder.makeFolder(".pipeline")
+      try SmallDisk.with(scene.folder[".pipeline"], kilobytes: kilobytes, mode: "700") { _ in
+        let result = scene.run("run", "job.json")
+        let code = try #require(result.exitCode, "\(place): \(result.error)")
+        codes.append(code)
+        let left = scene.folder.tree().filter { $0.hasPrefix("in/") && !$0.hasSuffix("/") }
+        #expect(left.isEmpty == (code == 0), "\(place): \(result.error)")
+        if code != 0 { #expect(result.error.contains(".pipeline"), "\(place): \(result.error)") }
+      }
+    }
+    #expect(codes.contains(1) && codes.last == 0, "\(codes)")
+  }
+
   /// A limit of the size of files comes as a signal that would end the program.
   @Test func aLimitOfTheSizeOfFilesIsAnErrorOfTheFile() throws {
     // Larger than the ledger, which the limit holds for too.

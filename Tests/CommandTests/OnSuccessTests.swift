@@ -1,5 +1,7 @@
+import Engine
 import Glibc
 import JobSyntax
+import PipelineKit
 import TestSupport
 import Testing
 
@@ -140,6 +142,26 @@ import Testing
     #expect(result.exitCode == 0, "\(result.error)")
     #expect(names(scene, "in").isEmpty)
     #expect((0..<3).map { TemporaryFolder.read("\(name)/p0\($0).jpg") } == before)
+  }
+
+  /// The copy that a killed run had begun.
+  @Test func halfACopyIsCleared() throws {
+    let scene = try Scene(pictures: 1, remembers: true)
+    job(scene, #"{ "source": "keep" }"#)
+    #expect(scene.run("run", "job.json").exitCode == 0)
+    do {
+      let folder = StateFolder.locate(PathBytes(scene.folder[".pipeline"]))
+      let ledger = try #require(try Ledger.open(folder, .readWrite))
+      defer { ledger.close() }
+      var run = try #require(try ledger.runs(limit: 1).first)
+      run.id = "20260102-030405-abcdef"
+      run.ended = nil
+      try ledger.begin(run)
+    }
+    scene.folder.write("half", to: "done/.pipeline-20260102-030405-abcdef-source.tmp")
+    job(scene, #"{ "source": "move", "to": "done/${item.name}" }"#)
+    #expect(scene.run("run", "job.json").exitCode == 0)
+    #expect(names(scene, "done") == ["done/p00.jpg"])
   }
 
   @Test(arguments: [

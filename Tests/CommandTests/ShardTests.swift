@@ -179,6 +179,23 @@ import Testing
     scene.folder.write(text.replacing(#""status":"done""#, with: #""status":"failed""#), to: "counts.json")
     refuse(["shard-1.json", "counts.json", "shard-3.json"], "of its pictures are")
 
+    // Numbers that no run has.
+    func changed(_ key: String, _ number: String) throws -> String {
+      text.replacing(try Regex("\"\(key)\": [0-9]+"), with: "\"\(key)\": \(number)")
+    }
+    for (key, number, message) in [
+      ("done", "9223372036854775807", "pictures are done"), ("done", "-1", "pictures are done"),
+      ("inputs", "-1", "is not of a shard"), ("inputs", "9223372036854775807", "saw different inputs"),
+    ] {
+      scene.folder.write(try changed(key, number), to: "odd.json")
+      refuse(["shard-1.json", "odd.json", "shard-3.json"], message)
+    }
+    for (key, number) in [("workers", "9223372036854775807"), ("crashes", "-1"), ("peakBytes", "1e300")] {
+      scene.folder.write(try changed(key, number), to: "odd.json")
+      let merged = RunProgram.run(["report", "merge", "shard-1.json", "odd.json", "shard-3.json"], scene.settings())
+      #expect(merged.exitCode == 0, "\(key): \(merged.error)")
+    }
+
     // One shard saw a picture more.
     scene.folder.write(try #require(scene.folder.read("in/p00.jpg")), to: "in/new.jpg")
     _ = scene.run("run", "job.json", "--shard", "3/3", "--report", "late.json")

@@ -119,6 +119,8 @@ import Testing
       (["CI_NODE_TOTAL": "1"], "auto", "found no array task"),
       (["CI_NODE_INDEX": ""], "auto", "found no array task"),
       (["JOB_COMPLETION_INDEX": "0"], "auto", "Kubernetes does not tell how many shards there are"),
+      (["JOB_COMPLETION_INDEX": "9223372036854775807"], "auto/8", "no whole number that a task could have"),
+      (Self.slurm(0, 0, Int.max, 1, 4), "auto", "no whole number that a task could have"),
       (["JOB_COMPLETION_INDEX": "8"], "auto/8", "shard 9 (JOB_COMPLETION_INDEX=8) of 8"),
       (["JOB_COMPLETION_INDEX": "-1"], "auto/8", "no whole number"),
       (["CI_NODE_INDEX": "0", "CI_NODE_TOTAL": "4"], "auto", "shard 0 (CI_NODE_INDEX=0) of 4"),

@@ -30,6 +30,14 @@ import Testing
     #expect(folder.tree() == ["a"])
   }
 
+  /// A program that has taken the place of one that crashed counts from one again.
+  @Test func namesThatAreTakenArePassedOver() throws {
+    for number in 1...2_000 { folder.write("old", to: ".pipeline-t-\(number).tmp") }
+    #expect(try write("new", "a"))
+    #expect(folder.read("a") == Array("new".utf8))
+    #expect(folder.tree().count == 2_001)
+  }
+
   @Test func keepsWhatIsThere() throws {
     #expect(try write("one", "a", existing: .keep))
     #expect(try write("two", "a", existing: .keep) == false)

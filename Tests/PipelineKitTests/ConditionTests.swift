@@ -4,7 +4,7 @@ import Testing
 
 @Suite struct ConditionTests {
   private static let identity = ItemIdentity(
-    index: 7, path: "/in/shoes/red-final.JPG", name: "in/shoes/red-final.JPG", directory: "shoes",
+    index: 3, inputIndex: 7, path: "/in/shoes/red-final.JPG", name: "in/shoes/red-final.JPG", directory: "shoes",
     columns: ["price": " 12.50 ", "kind": "shoe", "sku": "007"])
 
   private static func condition(_ text: String) throws -> Condition {

@@ -14,14 +14,19 @@ import Testing
   /// Answers as a test says, and counts how often it was asked.
   private final class Scripted: Segmenter {
     let name: String
+    let maker: String
     let calls = Mutex(0)
     /// Of its mask's one pixel.
     private let level: UInt8
     private let answer: @Sendable () throws(StageError) -> Double?
 
     /// - Parameter answer: the score of its mask; nil for nothing found.
-    init(_ name: String, level: UInt8 = 255, _ answer: @escaping @Sendable () throws(StageError) -> Double?) {
+    init(
+      _ name: String, level: UInt8 = 255, maker: String = "1",
+      _ answer: @escaping @Sendable () throws(StageError) -> Double?
+    ) {
       self.name = name
+      self.maker = maker
       self.level = level
       self.answer = answer
     }
@@ -153,7 +158,8 @@ import Testing
         try StageBench.settings(Segment.self, "{ \"stage\": \"segment\", \"name\": \"ball\"\(settings) }"),
         providers: ProviderChain([(provider, nil)], minScore: nil))
       let journal = ItemJournal()
-      let kept = KeptResults(key: [1], paidKey: [2], keeper: shelf, isRefreshed: refreshed)
+      let kept = KeptResults(
+        key: [1], paidKey: [2], keeper: shelf, isRefreshed: refreshed, isPaidRefreshed: false)
       let item = try bench.item(Pictures.solid(1, 1, 1, 2, 3))
       guard case .next(let next) = try stage.process(item, in: bench.context("segment", journal: journal) { _ in kept })
       else { throw StageError("test", "the stage did not pass the item on") }
@@ -177,6 +183,11 @@ import Testing
       #expect(try process(provider).item.matte?.bytes() == first.item.matte?.bytes())
       #expect(provider.calls.withLock { $0 } == before + 1)
     }
+    // Another version of what makes masks is asked itself.
+    let newer = Scripted("a", level: 141, maker: "2") { () throws(StageError) in 0.9 }
+    #expect(try process(newer).item.matte?.bytes() == [141])
+    #expect(try process(newer).item.matte?.bytes() == [141])
+    #expect(newer.calls.withLock { $0 } == 1)
     // The warnings of the first time are those of the second.
     shelf.results.withLock { $0 = [:] }
     let blank = Scripted("b", level: 0) { () throws(StageError) in 0.9 }

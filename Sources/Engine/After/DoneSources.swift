@@ -132,10 +132,12 @@ final class DoneSources: Sendable {
   ///
   /// - Returns: what went wrong.
   func finish() -> [StageError] {
-    // What has been booked is told before a flush comes back, so nothing enters the group afterwards.
-    try? history.flush()
+    // What has been booked is told before a flush comes back, so nothing enters the group afterwards. Its failure is
+    // told once, and so here: items that were not booked have their sources kept without a word.
+    var problems: [StageError] = []
+    do throws(StageError) { try history.flush() } catch { problems.append(error) }
     underWay.wait()
-    return state.withLock { $0.problems }
+    return problems + state.withLock { $0.problems }
   }
 }
 

@@ -390,7 +390,7 @@ final class Executor: Sendable {
     if case .passedOver = step {} else { progress.timings.append((stage.label, duration / .milliseconds(1))) }
     let mattes = context.journal.snapshot.mattes
     if mattes.count > before { progress.way.matte = mattes.last }
-    if case .outcome(.next(let next)) = step { progress.source = SourceFacts(next) ?? progress.source }
+    if case .outcome(.next(let next)) = step { progress.source = progress.source ?? SourceFacts(next) }
     progress.advance(step, tree, stages)
   }
 

@@ -1,3 +1,4 @@
+import Digest
 import Imaging
 import JobSyntax
 import PipelineKit
@@ -15,19 +16,11 @@ public struct SourceFacts: Sendable, Hashable {
     self.stamp = stamp
   }
 
-  /// Nil where nothing was read yet.
+  /// Nil where nothing was read yet. To be made when it was: later, a stamp looks older than it was then.
   init?(_ item: Item) {
     guard let sha256 = item.sourceHash else { return nil }
-    self.init(sha256: sha256, stamp: item.sourceStamp.flatMap { Self.trusted($0, at: RunClock.now()) })
-  }
-
-  /// The coarsest clock of a common file system is FAT's, of two seconds.
-  private static let coarseSeconds = 2.0
-
-  private static func trusted(_ stamp: SourceStamp, at now: Double) -> FileStamp? {
-    let last = Double(max(stamp.modified, stamp.changed)) / 1e9
-    guard now - last > coarseSeconds else { return nil }
-    return FileStamp(size: Int64(stamp.size), modified: Int64(stamp.modified), changed: Int64(stamp.changed))
+    let now = RunClock.now()
+    self.init(sha256: sha256, stamp: item.sourceStamp.flatMap { $0.isSettled(at: now) ? $0 : nil })
   }
 
   var json: JSONText {

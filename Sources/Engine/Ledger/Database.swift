@@ -111,18 +111,26 @@ final class Database: @unchecked Sendable {
   func run(
     _ sql: String, _ values: [SQLValue] = [], row: (Statement) throws(DatabaseError) -> Void = { _ in }
   ) throws(DatabaseError) {
-    let statement: Statement
-    if let known = statements[sql] {
-      statement = known
-    } else {
-      var prepared: OpaquePointer?
-      guard
-        sqlite3_prepare_v3(handle, sql, -1, UInt32(SQLITE_PREPARE_PERSISTENT), &prepared, nil) == SQLITE_OK,
-        let prepared
-      else { throw failure() }
-      statement = Statement(prepared)
-      statements[sql] = statement
-    }
+    try run(try statement(sql), values, row: row)
+  }
+
+  /// The statement of a text. Whoever runs it very often keeps it: finding it here takes longer than running it.
+  func statement(_ sql: String) throws(DatabaseError) -> Statement {
+    if let known = statements[sql] { return known }
+    var prepared: OpaquePointer?
+    guard
+      sqlite3_prepare_v3(handle, sql, -1, UInt32(SQLITE_PREPARE_PERSISTENT), &prepared, nil) == SQLITE_OK,
+      let prepared
+    else { throw failure() }
+    let statement = Statement(prepared)
+    statements[sql] = statement
+    return statement
+  }
+
+  /// Runs a statement of this connection, and hands each row to `row`.
+  func run(
+    _ statement: Statement, _ values: [SQLValue] = [], row: (Statement) throws(DatabaseError) -> Void = { _ in }
+  ) throws(DatabaseError) {
     // A statement that is not reset would hold its read lock.
     defer { statement.reset() }
     for (index, value) in values.enumerated() {

@@ -1,3 +1,4 @@
+import Digest
 import Glibc
 import PipelineKit
 import Synchronization
@@ -391,10 +392,10 @@ public final class Ledger: Sendable {
     }
   }
 
-  /// Whether the newest run of a job has no end.
-  public func lastRunWasCutShort(job: String) throws(StageError) -> Bool {
-    let last = try look { tables throws(DatabaseError) in try tables.runs("job = ?", [.text(job)], limit: 1).first }
-    return last.map { $0.ended == nil } ?? false
+  /// Whether runs of a job may have made what was never booked, and none since then has gone through all of its items:
+  /// they have no end, or one of `LedgerRun.stopsWithoutBooking`.
+  public func mayHoldUnbooked(job: String) throws(StageError) -> Bool {
+    try look { tables throws(DatabaseError) in try tables.mayHoldUnbooked(job: job) }
   }
 
   /// Forgets runs that are too old or too many; the newest of each job stays, and items stay.

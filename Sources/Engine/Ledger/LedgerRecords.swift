@@ -1,3 +1,4 @@
+import Digest
 import PipelineKit
 
 /// One output of an item, as it was when it was booked.
@@ -100,6 +101,11 @@ public struct LedgerItem: Sendable, Hashable {
 
 /// One run of a job, under way or over.
 public struct LedgerRun: Sendable, Hashable {
+  /// How a run has stopped of which some of what it made may not be booked: killed; crashed and taken up again, when what
+  /// was on its way to the disk was lost; or the ledger could not be written.
+  static let killed = "killed", crashed = "crashed", unbooked = "not all booked"
+  static let stopsWithoutBooking = [killed, crashed, unbooked]
+
   public var id: String
   /// What the job is known by.
   public var job: String
@@ -109,7 +115,7 @@ public struct LedgerRun: Sendable, Hashable {
   /// Seconds since 1970; nil while it goes on, and for ever where it was cut short.
   public var ended: Double?
   public var exitCode: Int32?
-  /// Why it ended before its work did.
+  /// Why it ended before its work did, or one of `stopsWithoutBooking`.
   public var stop: String?
   /// `ItemCounts` as JSON.
   public var counts: String

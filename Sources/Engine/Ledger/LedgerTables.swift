@@ -1,3 +1,4 @@
+import Digest
 import PipelineKit
 
 /// The ledger's rows by way of one connection.
@@ -84,10 +85,33 @@ final class LedgerTables: @unchecked Sendable {
     id, key, status, chain, vals, versions, inputSize, inputModified, inputChanged, inputHash, inputPath, run, \
     updated, detail, checksum
     """
+  /// Of an output.
+  private static let outputColumns = """
+    stage, path, link, format, width, height, bytes, sha256, size, modified, changed
+    """
+  /// An item with its outputs, in one look: of a long run most of the time before the first picture goes here.
+  private static let lookUp = """
+    SELECT \(columns), \(outputColumns) FROM items LEFT JOIN outputs ON outputs.item = items.id
+    WHERE job = ? AND key = ? ORDER BY outputs.number
+    """
+  private var lookUp: Statement?
 
   func item(job: String, key: [UInt8]) throws(DatabaseError) -> LedgerItem? {
     guard let job = try knownNumber(of: job) else { return nil }
-    return try items("job = ? AND key = ?", [.integer(job), .blob(key)]).first?.item
+    let statement: Statement
+    if let lookUp {
+      statement = lookUp
+    } else {
+      statement = try database.statement(Self.lookUp)
+      lookUp = statement
+    }
+    var found: (row: Int64, item: LedgerItem, checksum: Int64)?
+    try database.run(statement, [.integer(job), .blob(key)]) { row throws(DatabaseError) in
+      if found == nil { found = try read(row, key: key) }
+      if !row.isNull(15) { found?.item.outputs.append(try output(row, 15)) }
+    }
+    guard let found else { return nil }
+    return try Self.checked(found).item
   }
 
   /// At most `count` items of a job after a row, in an order that stays.
@@ -114,21 +138,37 @@ final class LedgerTables: @unchecked Sendable {
   ) throws(DatabaseError) -> [(row: Int64, item: LedgerItem)] {
     var found: [(row: Int64, item: LedgerItem)] = []
     try database.run("SELECT \(Self.columns) FROM items WHERE \(condition)", values) { row throws(DatabaseError) in
-      let number = row.integer(0)
-      let key = row.blob(1)
-      guard let status = ItemStatus(rawValue: try word(row.integer(2))) else {
-        throw .damage("item \(number) has no status")
-      }
-      let item = LedgerItem(
-        key: key, status: status, chain: try chain(row.integer(3)), values: row.blob(4),
-        versions: try word(row.integer(5)), inputStamp: Self.stamp(row, 6),
-        inputHash: row.isNull(9) ? nil : row.blob(9),
-        inputPath: PathBytes(bytes: row.isNull(10) ? key : row.blob(10)), run: try word(row.integer(11)),
-        updated: row.real(12), detail: row.isNull(13) ? nil : row.text(13), outputs: try outputs(of: number))
-      guard item.checksum == row.integer(14) else { throw .damage("item \(number) is not what was written") }
-      found.append((number, item))
+      var item = try read(row, key: row.blob(1))
+      item.item.outputs = try outputs(of: item.row)
+      found.append(try Self.checked(item))
     }
     return found
+  }
+
+  /// The item of a row, without its outputs.
+  private func read(
+    _ row: Statement, key: [UInt8]
+  ) throws(DatabaseError) -> (row: Int64, item: LedgerItem, checksum: Int64) {
+    let number = row.integer(0)
+    guard let status = ItemStatus(rawValue: try word(row.integer(2))) else {
+      throw .damage("item \(number) has no status")
+    }
+    let item = LedgerItem(
+      key: key, status: status, chain: try chain(row.integer(3)), values: row.blob(4),
+      versions: try word(row.integer(5)), inputStamp: Self.stamp(row, 6),
+      inputHash: row.isNull(9) ? nil : row.blob(9),
+      inputPath: PathBytes(bytes: row.isNull(10) ? key : row.blob(10)), run: try word(row.integer(11)),
+      updated: row.real(12), detail: row.isNull(13) ? nil : row.text(13))
+    return (number, item, row.integer(14))
+  }
+
+  private static func checked(
+    _ found: (row: Int64, item: LedgerItem, checksum: Int64)
+  ) throws(DatabaseError) -> (row: Int64, item: LedgerItem) {
+    guard found.item.checksum == found.checksum else {
+      throw .damage("item \(found.row) is not what was written")
+    }
+    return (found.row, found.item)
   }
 
   private static func stamp(_ row: Statement, _ column: Int32) -> FileStamp? {
@@ -145,21 +185,27 @@ final class LedgerTables: @unchecked Sendable {
   private func outputs(of item: Int64) throws(DatabaseError) -> [LedgerOutput] {
     var found: [LedgerOutput] = []
     try database.run(
-      """
-      SELECT stage, path, link, format, width, height, bytes, sha256, size, modified, changed FROM outputs
-      WHERE item = ? ORDER BY number
-      """, [.integer(item)]
-    ) { row throws(DatabaseError) in
-      found.append(
-        LedgerOutput(
-          stage: try word(row.integer(0)),
-          record: OutputRecord(
-            place: row.isNull(2) ? .path(PathBytes(bytes: row.blob(1))) : .link(row.text(2)),
-            format: try word(row.integer(3)), width: Int(row.integer(4)), height: Int(row.integer(5)),
-            bytes: Int(row.integer(6)), sha256: row.isText(7) ? row.text(7) : HexDigits.text(row.blob(7))),
-          stamp: Self.stamp(row, 8)))
-    }
+      "SELECT \(Self.outputColumns) FROM outputs WHERE item = ? ORDER BY number", [.integer(item)]
+    ) { row throws(DatabaseError) in found.append(try output(row, 0)) }
     return found
+  }
+
+  /// The output whose columns begin at one.
+  private func output(_ row: Statement, _ first: Int32) throws(DatabaseError) -> LedgerOutput {
+    LedgerOutput(
+      stage: try word(row.integer(first)),
+      record: OutputRecord(
+        place: row.isNull(first + 2) ? .path(PathBytes(bytes: row.blob(first + 1))) : .link(row.text(first + 2)),
+        format: try word(row.integer(first + 3)), width: Int(row.integer(first + 4)),
+        height: Int(row.integer(first + 5)), bytes: Int(row.integer(first + 6)),
+        sha256: row.isText(first + 7) ? row.text(first + 7) : Hex.text(row.blob(first + 7))),
+      stamp: Self.stamp(row, first + 8))
+  }
+
+  /// Half as long as bytes; other text than lower-case digits stays what it is.
+  private static func value(ofDigits text: String) -> SQLValue {
+    guard let bytes = Hex.bytes(text), Hex.text(bytes) == text else { return .text(text) }
+    return .blob(bytes)
   }
 
   func book(job: String, _ item: LedgerItem) throws(DatabaseError) {
@@ -204,7 +250,7 @@ final class LedgerTables: @unchecked Sendable {
         """,
         [.integer(row), .integer(number), .integer(try self.number(of: output.stage))] + place + [
           .integer(try self.number(of: record.format)), .integer(record.width), .integer(record.height),
-          .integer(record.bytes), HexDigits.bytes(record.sha256).map { .blob($0) } ?? .text(record.sha256),
+          .integer(record.bytes), Self.value(ofDigits: record.sha256),
         ] + Self.values(output.stamp))
     }
   }
@@ -315,6 +361,16 @@ final class LedgerTables: @unchecked Sendable {
           reportPath: row.isNull(12) ? nil : PathBytes(bytes: row.blob(12))))
     }
     return found
+  }
+
+  func mayHoldUnbooked(job: String) throws(DatabaseError) -> Bool {
+    let words = LedgerRun.stopsWithoutBooking.map { "'\($0)'" }.joined(separator: ", ")
+    return try database.integer(
+      """
+      SELECT EXISTS (SELECT 1 FROM runs AS cut WHERE cut.job = ?1 AND (cut.ended IS NULL OR cut.stop IN (\(words)))
+        AND NOT EXISTS (SELECT 1 FROM runs AS whole WHERE whole.job = ?1 AND whole.number > cut.number
+          AND whole.ended IS NOT NULL AND whole.stop IS NULL AND whole.exitCode IN (0, 1)))
+      """, [.text(job)]) == 1
   }
 
   /// Removes runs that began before a time, or are not among the newest; never the newest of a job, which tells whether
@@ -476,40 +532,5 @@ final class LedgerTables: @unchecked Sendable {
       """)
     try database.run("DELETE FROM chains WHERE id NOT IN (SELECT chain FROM items)")
     forget()
-  }
-}
-
-/// Hexadecimal text and the bytes it stands for.
-enum HexDigits {
-  private static let digits = Array("0123456789abcdef".utf8)
-
-  static func text(_ bytes: some Sequence<UInt8>) -> String {
-    var text: [UInt8] = []
-    for byte in bytes {
-      text.append(digits[Int(byte >> 4)])
-      text.append(digits[Int(byte & 15)])
-    }
-    return String(decoding: text, as: UTF8.self)
-  }
-
-  /// The bytes of pairs of lower-case digits; nil for any other text.
-  static func bytes(_ text: String) -> [UInt8]? {
-    let source = Array(text.utf8)
-    guard source.count % 2 == 0 else { return nil }
-    var bytes: [UInt8] = []
-    bytes.reserveCapacity(source.count / 2)
-    for index in stride(from: 0, to: source.count, by: 2) {
-      guard let high = value(source[index]), let low = value(source[index + 1]) else { return nil }
-      bytes.append(high << 4 | low)
-    }
-    return bytes
-  }
-
-  private static func value(_ digit: UInt8) -> UInt8? {
-    switch digit {
-    case UInt8(ascii: "0")...UInt8(ascii: "9"): digit - UInt8(ascii: "0")
-    case UInt8(ascii: "a")...UInt8(ascii: "f"): digit - UInt8(ascii: "a") + 10
-    default: nil
-    }
   }
 }

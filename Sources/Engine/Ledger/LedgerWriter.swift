@@ -39,7 +39,10 @@ final class LedgerWriter: Sendable {
   /// Puts a change at the end of the queue.
   func enqueue(_ change: Change?, done: Done? = nil) {
     let (isClosed, starts) = state.withLock { state in
-      guard !state.isClosed else { return (true, false) }
+      guard !state.isClosed else {
+        if change != nil, state.failure == nil { state.failure = Self.closed }
+        return (true, false)
+      }
       state.waiting.append(Operation(change: change, done: done))
       let starts = !state.isAtWork
       state.isAtWork = true

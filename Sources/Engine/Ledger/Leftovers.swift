@@ -52,6 +52,10 @@ extension JobRun {
     var folders: Set<PathBytes> = []
     for index in plan.inputs.indices {
       for case let path? in outputs(of: plan, at: index) { folders.insert(path.parent) }
+      guard job.onSuccess.changesSources else { continue }
+      // A source that is moved to another file system is copied there first.
+      let identity = plan.identity(of: plan.inputs[index], at: index)
+      if let target = (try? job.onSuccess.target(of: identity, in: values)) ?? nil { folders.insert(target.parent) }
     }
     for run in runs { if let path = run.reportPath { folders.insert(path.parent) } }
     Leftovers.clear(of: Set(runs.map(\.id)), in: folders, below: openEndedFolders)

@@ -1,3 +1,4 @@
+import Digest
 import Glibc
 import PipelineKit
 import Synchronization
@@ -29,7 +30,7 @@ public final class ResultStore: Sendable {
   private func root(paid: Bool) -> PathBytes { folder.path.joining(paid ? "paid" : "results") }
 
   private func path(_ key: [UInt8], paid: Bool) -> PathBytes {
-    let name = HexDigits.text(key)
+    let name = Hex.text(key)
     return root(paid: paid).joining(String(name.prefix(2))).joining(String(name.dropFirst(2)))
   }
 
@@ -43,8 +44,7 @@ public final class ResultStore: Sendable {
     defer { close(file) }
     var status = stat()
     guard fstat(file, &status) == 0, status.st_mode & S_IFMT == S_IFREG else { return nil }
-    guard let bytes = Self.read(file, size: Int(status.st_size)) else { return nil }
-    guard let result = Self.content(of: bytes, key: key) else {
+    guard let result = Self.content(of: file, size: Int(status.st_size), key: key) else {
       // What was paid for is left to be looked at.
       if paid {
         let aside = PathBytes(bytes: path.bytes + Array(".damaged".utf8))
@@ -74,17 +74,23 @@ public final class ResultStore: Sendable {
   private static func header(of bytes: [UInt8], key: [UInt8]) -> [UInt8] {
     var sum = Checksum()
     sum.add(bytes)
-    var header = mark + key
-    for number in [UInt64(bytes.count), sum.value] {
-      for shift in stride(from: 0, to: 64, by: 8) { header.append(UInt8(truncatingIfNeeded: number >> UInt64(shift))) }
-    }
-    return header
+    return start(key: key, count: bytes.count) + littleEndian(sum.value)
   }
 
-  private static func content(of bytes: [UInt8], key: [UInt8]) -> [UInt8]? {
-    guard bytes.count >= headerBytes else { return nil }
-    let content = Array(bytes[headerBytes...])
-    return bytes[..<headerBytes].elementsEqual(header(of: content, key: key)) ? content : nil
+  private static func start(key: [UInt8], count: Int) -> [UInt8] { mark + key + littleEndian(UInt64(count)) }
+
+  private static func littleEndian(_ number: UInt64) -> [UInt8] {
+    withUnsafeBytes(of: number.littleEndian) { Array($0) }
+  }
+
+  /// What a file keeps for a key; nil where it is not whole.
+  private static func content(of file: Int32, size: Int, key: [UInt8]) -> [UInt8]? {
+    // The header first: memory is asked for only where it agrees with the file's size.
+    guard size >= headerBytes, let header = read(file, size: headerBytes),
+      header.starts(with: start(key: key, count: size - headerBytes)),
+      let content = read(file, size: size - headerBytes)
+    else { return nil }
+    return header == Self.header(of: content, key: key) ? content : nil
   }
 
   /// Keeps bytes for a key of 32 bytes, in the place of others.
@@ -135,9 +141,14 @@ public final class ResultStore: Sendable {
 
   /// Writes without a flush; whoever reads sees all of it or nothing, and after a power cut the checksum tells.
   private func keepLoosely(_ bytes: [UInt8], _ path: PathBytes) {
-    let number = counter.add(1, ordering: .relaxed).newValue
-    let temporary = path.parent.joining(".pipeline-\(owner.tag)-u\(number).tmp")
-    let file = temporary.withCString { open($0, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0o600) }
+    var temporary: PathBytes
+    var file: Int32
+    repeat {
+      let number = counter.add(1, ordering: .relaxed).newValue
+      temporary = path.parent.joining(".pipeline-\(owner.tag)-u\(number).tmp")
+      file = temporary.withCString { open($0, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0o600) }
+      // Left by an earlier life of this same process.
+    } while file < 0 && errno == EEXIST
     guard file >= 0 else { return }
     var isWhole = bytes.withUnsafeBytes { bytes in
       var rest = bytes[...]
@@ -172,7 +183,7 @@ public final class ResultStore: Sendable {
   private func entries(paid: Bool, temporary: (PathBytes, stat) -> Void = { _, _ in }) -> [Entry] {
     var entries: [Entry] = []
     let root = root(paid: paid)
-    for first in Self.names(in: root) where first.bytes.count == 2 && HexDigits.bytes(first.display) != nil {
+    for first in Self.names(in: root) where first.bytes.count == 2 && Hex.bytes(first.display) != nil {
       let folder = root.joining(first)
       for name in Self.names(in: folder) {
         let path = folder.joining(name)
@@ -180,7 +191,7 @@ public final class ResultStore: Sendable {
         guard path.withCString({ lstat($0, &status) }) == 0, status.st_mode & S_IFMT == S_IFREG else { continue }
         if FileOwner.of(temporary: name) != nil {
           temporary(path, status)
-        } else if name.bytes.count == 62, HexDigits.bytes(name.display) != nil {
+        } else if name.bytes.count == 62, Hex.bytes(name.display) != nil {
           let used = Int64(status.st_mtim.tv_sec) &* 1_000_000_000 &+ Int64(status.st_mtim.tv_nsec)
           entries.append(Entry(path: path, used: used, bytes: Int(status.st_size)))
         }
@@ -269,7 +280,7 @@ struct FileOwner: Sendable, Hashable {
 
   /// This process.
   static let this = FileOwner(
-    host: HexDigits.text(Machine.hostName.utf8), table: ownTable, pid: getpid(), began: start(of: getpid()) ?? 0)
+    host: Hex.text(Machine.hostName.utf8), table: ownTable, pid: getpid(), began: start(of: getpid()) ?? 0)
 
   /// As `AtomicFile` puts it into names: `.pipeline-TAG-NUMBER.tmp`.
   var tag: String { "\(host)-\(table)-\(pid)-\(began)" }

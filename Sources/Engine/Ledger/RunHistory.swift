@@ -44,7 +44,7 @@ public final class RunHistory: Sendable {
   let options: HistoryOptions
   let fingerprint: ChainFingerprint
   private let results: ResultStore?
-  /// Whether the last run of the job did not come to its end: files may be there that were never booked.
+  /// Whether files of an earlier run may be there that were never booked.
   public let followsCutRun: Bool
   private let forcedFrom: Set<Int>
   private struct Tally {
@@ -62,7 +62,7 @@ public final class RunHistory: Sendable {
     self.options = options
     self.job = Self.key(of: job, stateFolder: ledger.folder.path)
     results = folder.map { ResultStore($0, mostBytes: job.resultBytes) }
-    followsCutRun = try ledger.lastRunWasCutShort(job: self.job)
+    followsCutRun = try ledger.mayHoldUnbooked(job: self.job)
     var problem: StageError?
     fingerprint = ChainFingerprint(job) { path in
       do throws(StageError) { return try Self.digest(of: path, ledger) } catch {
@@ -101,7 +101,10 @@ public final class RunHistory: Sendable {
     guard let stamp = FileStamp.of(path) else { return nil }
     if let known = try ledger.digest(of: path, stamp: stamp) { return known }
     guard let digest = content(of: path) else { return nil }
-    if FileStamp.of(path) == stamp { ledger.keep(digest: digest, of: path, stamp: stamp) }
+    // Of a file that was just written the next look reads the content again.
+    if FileStamp.of(path) == stamp, stamp.isSettled(at: RunClock.now()) {
+      ledger.keep(digest: digest, of: path, stamp: stamp)
+    }
     return digest
   }
 
@@ -163,8 +166,7 @@ public final class RunHistory: Sendable {
         stamps.append(output.stamp)
         continue
       }
-      let digest = Hex.bytes(output.record.sha256)
-      switch Self.compare(path, output.stamp, digest, options.checksContent) {
+      switch Self.compare(path, output.stamp, Hex.bytes(output.record.sha256), options.checksContent) {
       case .same: stamps.append(output.stamp)
       case .touched(let stamp): stamps.append(stamp)
       case .changed: return .work("the output \(path.printable) is not what was written")
@@ -185,7 +187,9 @@ public final class RunHistory: Sendable {
     case .dropped: return .upToDate("up to date: dropped before" + (known.detail.map { " (\($0))" } ?? ""))
     case .review: return .upToDate("up to date: put aside for review before")
     default:
-      let after = went.map { $0.target.map { "; its source was moved to \($0.printable)" } ?? "; its source was deleted" }
+      let after = went.map {
+        $0.target.map { "; its source was moved to \($0.printable)" } ?? "; its source was deleted"
+      }
       return .upToDate("up to date" + (after ?? ""))
     }
   }
@@ -200,18 +204,21 @@ public final class RunHistory: Sendable {
 
   private enum Comparison {
     case same
-    case touched(FileStamp)
+    /// With a stamp that stands for the content from now on; nil where it was changed only a moment ago.
+    case touched(FileStamp?)
     case changed, missing
   }
 
   private static func compare(
-    _ path: PathBytes, _ stamp: FileStamp?, _ digest: [UInt8]?, _ checksContent: Bool
+    _ path: PathBytes, _ stamp: FileStamp?, _ digest: @autoclosure () -> [UInt8]?, _ checksContent: Bool
   ) -> Comparison {
     guard let now = FileStamp.of(path) else { return .missing }
     if now == stamp, !checksContent { return .same }
     if let stamp, stamp.size != now.size { return .changed }
-    guard let digest, content(of: path) == digest else { return .changed }
-    return now == stamp ? .same : .touched(now)
+    guard let digest = digest() else { return .changed }
+    let time = RunClock.now()
+    guard content(of: path) == digest else { return .changed }
+    return now == stamp ? .same : .touched(now.isSettled(at: time) ? now : nil)
   }
 
   /// What to say once about items that other versions have made.
@@ -282,22 +289,36 @@ public final class RunHistory: Sendable {
   func keptResults(of stage: Int, for item: Item) -> KeptResults? {
     guard let results, let keys = fingerprint.keys(of: stage, item) else { return nil }
     return KeptResults(
-      key: keys.key, paidKey: keys.paidKey, keeper: results, isRefreshed: forcedFrom.contains(stage))
+      key: keys.key, paidKey: keys.paidKey, keeper: results, isRefreshed: forcedFrom.contains(stage),
+      isPaidRefreshed: options.forcedStage != nil && forcedFrom.contains(stage))
   }
 
   /// Makes all that was booked durable.
   ///
   /// - Throws: `state-write` where some of it could not be booked: those items are done again next time.
-  func flush() throws(StageError) { try ledger.flush() }
+  func flush() throws(StageError) {
+    do throws(StageError) { try ledger.flush() } catch {
+      isUnbooked.withLock { $0 = true }
+      throw error
+    }
+  }
+
+  private let isUnbooked = Mutex(false)
 
   /// Notes how a run ended, and lets go of results that are used least and of runs long past.
   ///
   /// - Returns: what kept it from being noted.
-  public func end(_ run: inout LedgerRun, counts: ItemCounts, exitCode: Int32, stop: StopReason?) -> StageError? {
+  public func end(_ run: inout LedgerRun, _ outcome: RunOutcome, exitCode: Int32) -> StageError? {
     run.ended = RunClock.now()
     run.exitCode = exitCode
-    run.counts = counts.json.rendered()
-    run.stop = stop?.text
+    run.counts = outcome.counts.json.rendered()
+    if isUnbooked.withLock({ $0 }) {
+      run.stop = LedgerRun.unbooked
+    } else if outcome.crashes > 0 {
+      run.stop = LedgerRun.crashed
+    } else {
+      run.stop = outcome.stop?.text
+    }
     ledger.end(run)
     results?.trim()
     do throws(StageError) {

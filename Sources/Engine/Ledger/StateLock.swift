@@ -152,16 +152,18 @@ public final class StateLock: Sendable {
     var buffer = [UInt8](repeating: 0, count: 16_384)
     let count = pread(file, &buffer, buffer.count, 0)
     let (root, _) = StrictJSON.parse(SourceFile(name: "lock", text: Array(buffer.prefix(max(0, count)))))
-    guard let root, let pid = root["pid"]?.number, let host = root["host"]?.stringValue else {
+    guard let root, let pid = root["pid"]?.number.flatMap({ Int32(exactly: $0) }),
+      let host = root["host"]?.stringValue
+    else {
       return question.l_pid > 0 ? Holder(pid: question.l_pid, host: "") : nil
     }
     // On this machine the kernel knows better, and the file may still be that of the holder before. Of a process on
     // another machine, or in another container, it knows no number.
-    if host == Machine.hostName, question.l_pid > 0, Double(question.l_pid) != pid {
+    if host == Machine.hostName, question.l_pid > 0, question.l_pid != pid {
       return Holder(pid: question.l_pid, host: host)
     }
     return Holder(
-      pid: Int32(pid), host: host, run: root["run"]?.stringValue, job: root["job"]?.stringValue,
+      pid: pid, host: host, run: root["run"]?.stringValue, job: root["job"]?.stringValue,
       started: root["started"]?.number)
   }
 

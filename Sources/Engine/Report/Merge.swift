@@ -32,9 +32,7 @@ public struct MergedReport: Sendable {
 
     var counts = ItemCounts()
     for reader in readers {
-      for status in ItemStatus.allCases {
-        counts[status] += reader.run["counts"]?[status.rawValue]?.numberValue?.integer ?? 0
-      }
+      for status in ItemStatus.allCases { counts[status] += reader.announced[status] ?? 0 }
     }
     let exitCode = Self.exitCode(readers.map(\.exitCode))
     job = first.job
@@ -124,7 +122,7 @@ public struct MergedReport: Sendable {
   ) -> JSONText {
     func numbers(_ key: String) -> [Double] { readers.compactMap { $0.run[key]?.numberValue?.double } }
     func sum(_ key: String) -> JSONText {
-      .integer(readers.reduce(0) { $0 + ($1.run[key]?.numberValue?.integer ?? 0) })
+      .integer(readers.reduce(0) { $0 + min(max(0, $1.run[key]?.numberValue?.integer ?? 0), 1 << 32) })
     }
     func copy(_ reader: MergeReader?, _ key: String) -> JSONText {
       reader?.run[key].map { JSONText($0.value) } ?? .null
@@ -138,7 +136,7 @@ public struct MergedReport: Sendable {
     members.append(("started", started.map { .string($0) } ?? .null))
     members.append(("wallSeconds", .number(numbers("wallSeconds").max() ?? 0)))
     members.append(("cpuSeconds", .number(cpu)))
-    members.append(("peakBytes", .integer(Int(numbers("peakBytes").max() ?? 0))))
+    members.append(("peakBytes", .integer(Int(exactly: numbers("peakBytes").max() ?? 0) ?? 0)))
     members += [("workers", sum("workers")), ("crashes", sum("crashes")), ("versions", copy(first, "versions"))]
     members += [("shards", .integer(readers.count)), ("inputs", .integer(first.inputCount))]
     members += [("stop", copy(decisive, "stop")), ("errors", .array(errors)), ("error", copy(failed, "error"))]

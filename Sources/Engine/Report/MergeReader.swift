@@ -23,7 +23,8 @@ final class MergeReader {
   let inputCount: Int
   let inputsDigest: String
   let exitCode: Int32
-  private let announced: [ItemStatus: Int]
+  /// How many of its items ended how, by what it says of the run.
+  let announced: [ItemStatus: Int]
   private var met: [ItemStatus: Int] = [:]
 
   private let stream: ByteStream
@@ -58,7 +59,7 @@ final class MergeReader {
     else { throw lexer.failure("it does not say what a run of this program says") }
     guard let shard = run["shard"], let index = shard["index"]?.numberValue?.integer,
       let count = shard["count"]?.numberValue?.integer, let shard = Shard(index: index, count: count),
-      let inputs = run["shard"]?["inputs"]?.numberValue?.integer,
+      let inputs = run["shard"]?["inputs"]?.numberValue?.integer, inputs >= 0,
       let digest = run["shard"]?["inputsDigest"]?.stringValue
     else {
       throw StageError(
@@ -77,7 +78,13 @@ final class MergeReader {
     inputCount = inputs
     inputsDigest = digest
     var announced: [ItemStatus: Int] = [:]
-    for status in ItemStatus.allCases { announced[status] = counts[status.rawValue]?.numberValue?.integer ?? 0 }
+    for status in ItemStatus.allCases {
+      let count = counts[status.rawValue]?.numberValue?.integer ?? 0
+      guard (0...inputs).contains(count) else {
+        throw lexer.failure("it says \(count) of \(inputs) pictures are \(status.rawValue)")
+      }
+      announced[status] = count
+    }
     self.announced = announced
   }
 

@@ -282,7 +282,7 @@ enum RunCommand {
         if code == 0 { code = ExitCode.someFailed.rawValue }
       }
     }
-    if let problem = history.end(&entry, counts: outcome.counts, exitCode: code, stop: outcome.stop) {
+    if let problem = history.end(&entry, outcome, exitCode: code) {
       runLog.write(problem)
       if code == 0 { code = ExitCode.someFailed.rawValue }
     }

@@ -8,6 +8,10 @@ protocol Segmenter: Sendable {
   /// For messages: the model's name, or the service's.
   var name: String { get }
 
+  /// What the masks depend on besides the picture and the settings, as far as it differs between machines and versions:
+  /// masks that another maker made are not taken for this one's.
+  var maker: String { get }
+
   /// The mask of a picture's subject, judged; nil when nothing was found.
   func find(in picture: Image) throws(StageError) -> FoundMatte?
 }
@@ -49,6 +53,7 @@ struct JudgedModel: Segmenter {
   let judge: Judge
 
   var name: String { local.recipe.name }
+  var maker: String { local.maker }
 
   func find(in picture: Image) throws(StageError) -> FoundMatte? {
     let maps = try local.maps(of: picture, separate: isSeparate)

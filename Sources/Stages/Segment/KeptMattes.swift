@@ -12,6 +12,8 @@ struct KeptMattes {
   var named: [String: Image]
   var records: [MatteRecord]
   var warnings: [ItemWarning]
+  /// See `Segmenter.maker`.
+  var maker: String
 
   /// For keeping; nil for mattes of another kind than these.
   ///
@@ -29,24 +31,27 @@ struct KeptMattes {
       lengths.append((name, .integer(plane.count)))
     }
     let head: JSONText = .object([
-      ("width", .integer(whole.width)), ("height", .integer(whole.height)), ("planes", .object(lengths)),
+      ("maker", .string(maker)), ("width", .integer(whole.width)), ("height", .integer(whole.height)),
+      ("planes", .object(lengths)),
       ("mattes", .array(records.map(\.exactJSON))), ("warnings", .array(warnings.map(\.json))),
     ])
     return Array(head.rendered().utf8) + [UInt8(ascii: "\n")] + planes
   }
 
-  init(whole: Image, named: [String: Image], records: [MatteRecord], warnings: [ItemWarning]) {
+  init(whole: Image, named: [String: Image], records: [MatteRecord], warnings: [ItemWarning], maker: String) {
     self.whole = whole
     self.named = named
     self.records = records
     self.warnings = warnings
+    self.maker = maker
   }
 
-  /// Nil where the bytes are not what `packed` makes for a picture of this size.
-  init?(_ bytes: [UInt8], width: Int, height: Int) {
+  /// Nil where the bytes are not what `packed` makes for a picture of this size and by this maker.
+  init?(_ bytes: [UInt8], width: Int, height: Int, maker: String) {
     guard let end = bytes.firstIndex(of: UInt8(ascii: "\n")),
       let head = StrictJSON.parse(SourceFile(name: "mattes", text: Array(bytes[..<end]))).root,
-      head["width"]?.numberValue?.integer == width, head["height"]?.numberValue?.integer == height
+      head["maker"]?.stringValue == maker, head["width"]?.numberValue?.integer == width,
+      head["height"]?.numberValue?.integer == height
     else { return nil }
     var offset = end + 1
     var mattes: [String: Image] = [:]
@@ -62,6 +67,6 @@ struct KeptMattes {
     guard let whole = mattes.removeValue(forKey: ""), offset == bytes.count else { return nil }
     self.init(
       whole: whole, named: mattes, records: (head["mattes"]?.arrayValue ?? []).compactMap { MatteRecord($0) },
-      warnings: (head["warnings"]?.arrayValue ?? []).compactMap { ItemWarning($0) })
+      warnings: (head["warnings"]?.arrayValue ?? []).compactMap { ItemWarning($0) }, maker: maker)
   }
 }

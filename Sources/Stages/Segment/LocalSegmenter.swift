@@ -13,6 +13,9 @@ struct LocalSegmenter {
 
   var recipe: ModelRecipe { loaded.recipe }
 
+  /// The arithmetic follows from the processor where the job leaves the choice.
+  var maker: String { "OpenVINO \(loaded.pool.model.runtimeVersion) \(loaded.pool.model.precisionUsed)" }
+
   init(_ choice: ModelChoice, isSpare: Bool = false, resources: StageResources) throws(StageError) {
     self.choice = choice
     outputs = try resources.shared.object("segment.outputs") { ModelOutputs(mostBytes: 32 << 20) }

@@ -180,6 +180,9 @@ struct ProviderChain: Sendable {
     self.init(segmenters.map { Entry(segmenter: $0.segmenter, on: $0.on) }, minScore: minScore)
   }
 
+  /// The first provider's; the others run on the same machine with the same libraries.
+  var maker: String { entries.first?.segmenter.maker ?? "" }
+
   /// Asks for a picture's mask.
   ///
   /// - Throws: errors that no other provider is asked for, such as a picture that the chain is wrong for.
@@ -236,6 +239,8 @@ final class SpareSegmenter: Segmenter {
     case made(Result<any Segmenter, StageError>)
   }
   let name: String
+  /// Not known before it is made.
+  let maker = ""
   private let state = Mutex(State.none)
   private let make: @Sendable () throws(StageError) -> any Segmenter
 

@@ -148,7 +148,10 @@ public struct Segment: Stage {
   public func process(_ item: Item, in context: StageContext) throws(StageError) -> Outcome {
     let picture = try item.image(in: context)
     let kept = context.keptResults(for: item)
-    if let known = kept?.find().flatMap({ KeptMattes($0, width: picture.width, height: picture.height) }) {
+    let maker = providers.maker
+    if let known = kept?.find().flatMap({
+      KeptMattes($0, width: picture.width, height: picture.height, maker: maker)
+    }) {
       context.journal.record {
         $0.mattes += known.records
         $0.warnings += known.warnings
@@ -219,7 +222,8 @@ public struct Segment: Stage {
     // Another provider has stood in for one that may be well again next time.
     guard !warnings.contains(where: { $0.code == Self.providerFailed }) else { return }
     let found = KeptMattes(
-      whole: matte, named: mattes, records: Array(after.mattes.dropFirst(before.mattes.count)), warnings: warnings)
+      whole: matte, named: mattes, records: Array(after.mattes.dropFirst(before.mattes.count)), warnings: warnings,
+      maker: providers.maker)
     if let bytes = (try? found.packed()) ?? nil { try? kept.keep(bytes) }
   }
 

@@ -1,3 +1,4 @@
+import Digest
 import Glibc
 import PipelineKit
 import TestSupport
@@ -69,7 +70,7 @@ struct LedgerScene {
       stage: "write",
       record: OutputRecord(
         place: .path(PathBytes("/out/folder-\(index % 7)/IMG_\(100_000 + index).\(format)")), format: format,
-        width: 1600, height: 1200, bytes: 123_456 + index, sha256: HexDigits.text(digest)),
+        width: 1600, height: 1200, bytes: 123_456 + index, sha256: Hex.text(digest)),
       stamp: FileStamp(size: Int64(123_456 + index), modified: 1_700_000_001_000_000_000, changed: Int64(index)))
   }
 }

@@ -1,3 +1,4 @@
+import Digest
 import Dispatch
 import Glibc
 import PipelineKit
@@ -130,6 +131,7 @@ import Testing
     let refusal = Mutex<StageError?>(nil)
     ledger.book(job: "a", LedgerScene.item(1)) { error in refusal.withLock { $0 = error } }
     #expect(refusal.withLock { $0 }?.code == "state-write")
+    #expect(scene.error { try ledger.flush() }?.code == "state-write")
     #expect(scene.error { _ = try ledger.item(job: "a", key: []) }?.code == "state-read")
     let reading = try scene.open(.readOnly)
     #expect(try reading.item(job: "a", key: LedgerScene.key(0)) == LedgerScene.item(0))
@@ -159,15 +161,40 @@ import Testing
     #expect(try ledger.run("none") == nil)
     #expect(try ledger.runs(limit: 3).map(\.id) == ["run-19", "run-18", "run-17"])
     #expect(try ledger.runs(job: "even", limit: 2).map(\.id) == ["run-18", "run-16"])
-    #expect(try ledger.lastRunWasCutShort(job: "odd"))
-    #expect(try !ledger.lastRunWasCutShort(job: "even"))
-    #expect(try !ledger.lastRunWasCutShort(job: "none"))
+    #expect(try ledger.mayHoldUnbooked(job: "odd"))
+    #expect(try !ledger.mayHoldUnbooked(job: "even"))
     #expect(try ledger.prune(runsBefore: 500, keeping: 100) == 5)
     #expect(try ledger.runs(limit: 100).map(\.id).last == "run-5")
     #expect(try ledger.prune(runsBefore: 0, keeping: 3) == 12)
     // Only the newest of each job outlives everything.
     #expect(try ledger.prune(runsBefore: 1e9, keeping: 0) == 1)
     #expect(try ledger.runs(limit: 100).map(\.id) == ["run-19", "run-18"])
+  }
+
+  /// What a killed run has made and not booked is to be reckoned with until a run has gone through everything.
+  @Test func unbookedUntilARunIsWhole() throws {
+    let scene = try LedgerScene()
+    let ledger = try scene.open()
+    var number = 0
+    func run(ended: Bool = true, exitCode: Int32? = 0, stop: String? = nil, job: String = "a") throws -> Bool {
+      number += 1
+      ledger.end(
+        LedgerRun(
+          id: "run-\(number)", job: job, jobName: "name", started: 1, ended: ended ? 2 : nil, exitCode: exitCode,
+          stop: stop, version: "1.0"))
+      try ledger.flush()
+      return try ledger.mayHoldUnbooked(job: "a")
+    }
+    #expect(try !ledger.mayHoldUnbooked(job: "a"))
+    #expect(try !run())
+    for stop in [nil, LedgerRun.killed, LedgerRun.crashed, LedgerRun.unbooked] {
+      #expect(try run(ended: stop != nil, exitCode: stop == LedgerRun.crashed ? 1 : nil, stop: stop))
+      #expect(try run(exitCode: 143, stop: "signal 15"))
+      #expect(try run(exitCode: 4))
+      #expect(try run(job: "b"))
+      #expect(try !run(exitCode: 1))
+      #expect(try !run(exitCode: 5, stop: "deadline"))
+    }
   }
 
   @Test func chainsAndDigestsAreKept() throws {

@@ -1,3 +1,4 @@
+import Digest
 import Dispatch
 import Glibc
 import PipelineKit
@@ -22,7 +23,7 @@ import Testing
   }
 
   private func file(_ number: Int, paid: Bool = false) -> String {
-    let name = HexDigits.text(key(number))
+    let name = Hex.text(key(number))
     return "state/\(paid ? "paid" : "results")/\(name.prefix(2))/\(name.dropFirst(2))"
   }
 
@@ -126,7 +127,7 @@ import Testing
     var reused = mine
     reused.began += 1
     var elsewhere = mine
-    elsewhere.host = HexDigits.text("another".utf8)
+    elsewhere.host = Hex.text("another".utf8)
     var contained = mine
     contained.table += 1
     let folders = [file(1), file(1, paid: true)].map { String($0[..<($0.lastIndex(of: "/") ?? $0.endIndex)]) }
@@ -149,6 +150,29 @@ import Testing
           ])
     }
     #expect(store.result(for: key(1), paid: false) == content(1))
+  }
+
+  /// A program that has taken the place of one that crashed has its number and start, and counts from one again.
+  @Test func whatAnEarlierLifeHasLeftIsNotInTheWay() throws {
+    let store = try store()
+    for paid in [false, true] {
+      try store.keep(content(1), for: key(1), paid: paid)
+      let folder = file(1, paid: paid).split(separator: "/").dropLast().joined(separator: "/")
+      // More than all tests of this process have written by now and will meanwhile.
+      for number in 1...5_000 where paid || number < 4 {
+        temporary.write("x", to: "\(folder)/.pipeline-\(FileOwner.this.tag)-\(paid ? "" : "u")\(number).tmp")
+      }
+      try store.keep(content(2), for: key(1), paid: paid)
+      #expect(store.result(for: key(1), paid: paid) == content(2))
+    }
+  }
+
+  /// No memory is asked for what only the file's size promises.
+  @Test(arguments: [false, true]) func aHugeHoleIsNoResult(_ paid: Bool) throws {
+    let store = try store()
+    try store.keep(content(1), for: key(1), paid: paid)
+    try #require(truncate(temporary[file(1, paid: paid)], 1 << 42) == 0)
+    #expect(store.result(for: key(1), paid: paid) == nil)
   }
 
   /// Several shards at once: everybody finds what is whole or nothing.

@@ -69,6 +69,14 @@ import Testing
     #expect(holder(waited) == .some(.some(held)))
     #expect(told.withLock { $0 } == [held])
     #expect(holder(try StateLock.acquire(folder, run: "x", job: "y", waiting: 0.05)) == .some(.some(held)))
+    // What the file says is not taken at its word.
+    for text in [#"{"pid": 1e300, "host": "elsewhere"}"#, #"{"pid": -0.5, "host": "elsewhere"}"#, "{", ""] {
+      let file = try #require(fopen(folder.lockFile.display, "r+"))
+      ftruncate(fileno(file), 0)
+      fputs(text, file)
+      fclose(file)
+      #expect(StateLock.holder(of: folder)?.pid == program.process, "\(text)")
+    }
     kill(program.process, SIGKILL)
     guard case .acquired = try StateLock.acquire(folder, run: "x", job: "y", waiting: 60) else {
       Issue.record("a dead process holds the lock")

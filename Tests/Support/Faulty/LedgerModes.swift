@@ -1,3 +1,4 @@
+import Digest
 import Engine
 import Glibc
 import PipelineKit
