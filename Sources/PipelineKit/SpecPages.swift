@@ -78,6 +78,13 @@ extension CommonFields {
       lines.append("  " + name + help[0])
       lines += help.dropFirst().map { String(repeating: " ", count: width + 2) + $0 }
     }
+    let notes = [
+      "Each is compared by eq, ne or in (a list); numbers also by gt, gte, lt and lte, texts by matches (* stands for "
+        + "any run of characters, ? for one). Several members must all hold; all and any take lists of conditions, not "
+        + "takes one.",
+      "{ \"image.width\": { \"gt\": 2000 }, \"not\": { \"item.ext\": { \"in\": [\"gif\", \"webp\"] } } }",
+    ]
+    for note in notes { lines += [""] + FieldPages.wrap(note, width: 92) }
     return lines.joined(separator: "\n")
   }
 }

@@ -49,6 +49,30 @@ import Testing
     ledger.close()
   }
 
+  /// When it was killed is not known, only when the next run found it.
+  @Test func aKilledRunThatTheNextOneClosedIsCutShort() throws {
+    let ledger = try #require(try Ledger.open(try state(), .readWrite))
+    var run = LedgerRun(
+      id: "run-1", job: "key", jobName: "photos", started: 0, host: "host-a", pid: 12, version: "1.2")
+    try ledger.begin(run)
+    run.ended = 86_400
+    run.stop = "killed"
+    ledger.end(run)
+    try ledger.flush()
+    ledger.close()
+    #expect(pipeline("runs").output.contains("run-1  1970-01-01T00:00:00Z  -     cut short  photos  -"))
+    let shown = try json(
+      Array(pipeline("runs", "show", "run-1", "--format", "json", "--state", ".pipeline").output.utf8))
+    #expect(shown["state"]?.stringValue == "cutShort")
+    #expect(shown["ended"]?.integer == nil && shown["seconds"]?.integer == nil)
+  }
+
+  @Test func anIDIsAskedFor() {
+    let result = pipeline("runs", "show")
+    #expect(result.exitCode == 2)
+    #expect(result.error.contains("show needs the ID of a run"))
+  }
+
   @Test func runsAreListedAndShown() throws {
     try fill(try state())
     folder.write(#"{ "version": 1 }"#, to: "job.json")

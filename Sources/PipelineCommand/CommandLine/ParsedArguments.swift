@@ -8,9 +8,9 @@ struct Operand: Sendable {
   /// How many may be given.
   var count: ClosedRange<Int>
 
-  /// `JOB`, `[NAME]`, `JOB…`.
+  /// `JOB`, `[NAME]`, `JOB…`. A name that ends in an optional part says by itself how many.
   var usage: String {
-    let many = count.upperBound > 1 ? name + "…" : name
+    let many = count.upperBound > 1 && !name.hasSuffix("]") ? name + "…" : name
     return count.lowerBound == 0 ? "[\(many)]" : many
   }
 }

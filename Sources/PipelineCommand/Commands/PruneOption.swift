@@ -9,8 +9,8 @@ enum PruneOption {
   static let prune = Option<Extent>(
     "prune", "all", isValueOptional: true,
     help:
-      "after the run, removes outputs of earlier runs whose input is gone and that are still what was written; refused "
-      + "where all inputs are gone, except with =all",
+      "outputs of earlier runs whose input is gone and that are still what was written: run removes them at its end, "
+      + "plan lists them; refused where all inputs are gone, except with =all",
     expected: "nothing or all"
   ) { text in
     switch text {

@@ -165,7 +165,11 @@ enum RunCommand {
       switch attempt {
       case .acquired(let held): lock = held
       case .held(let holder):
-        if arguments[StateOptions.ifLocked] == .skip { return ExitCode.done.rawValue }
+        if arguments[StateOptions.ifLocked] == .skip {
+          log.write(.info, "locked", "nothing done: \(text(holder)) holds the lock of \(folder.ledgerFolder.printable)")
+          log.screen.flush()
+          return ExitCode.done.rawValue
+        }
         log.write(Self.lockError(folder, holder))
         log.screen.flush()
         return ExitCode.locked.rawValue

@@ -1,4 +1,5 @@
 import Engine
+import Glibc
 import JobSyntax
 import PipelineKit
 
@@ -26,7 +27,9 @@ enum RunsCommand {
   {
     var operands = arguments.operands[...]
     var wanted: String?
-    if operands.first == "show", operands.count > 1 || arguments[StatePlace.option] != nil {
+    // A job file may be called "show".
+    if operands.first == "show", operands.count > 1 || arguments[StatePlace.option] != nil || access("show", F_OK) != 0
+    {
       operands = operands.dropFirst()
       guard let id = operands.popFirst() else { throw UsageError("show needs the ID of a run: pipeline runs show ID") }
       wanted = id
@@ -58,15 +61,21 @@ enum RunsCommand {
       isUnderWay = run.ended == nil && holder?.run == run.id
     }
 
+    /// Ended without writing so. The next run closes its entry, at its own time and without an exit code.
+    var isCutShort: Bool { !isUnderWay && (run.ended == nil || run.exitCode == nil) }
+
+    /// When it ended, where that is known.
+    var ended: Double? { isCutShort ? nil : run.ended }
+
     /// How it ended, in a word or two.
     var end: String {
       if isUnderWay { return "running" }
-      guard run.ended != nil else { return "cut short" }
+      if isCutShort { return "cut short" }
       let code = run.exitCode.map { "exit \($0)" } ?? "ended"
       return run.stop.map { "\(code), \(Wording.oneLine($0))" } ?? code
     }
 
-    var seconds: Double? { run.ended.map { max(0, $0 - run.started) } }
+    var seconds: Double? { ended.map { max(0, $0 - run.started) } }
 
     var counts: [(status: String, count: Int)] {
       let members = StrictJSON.parse(SourceFile(name: "counts", text: Array(run.counts.utf8))).root?.objectValue ?? []
@@ -84,11 +93,10 @@ enum RunsCommand {
       [
         ("id", .string(run.id)), ("job", .string(run.jobName)),
         ("started", .string(RunClock.timestamp(of: run.started))),
-        ("ended", run.ended.map { .string(RunClock.timestamp(of: $0)) } ?? nil),
+        ("ended", ended.map { .string(RunClock.timestamp(of: $0)) } ?? nil),
         (
           "state",
-          .string(
-            isUnderWay ? "running" : run.ended == nil ? "cutShort" : "ended")
+          .string(isUnderWay ? "running" : isCutShort ? "cutShort" : "ended")
         ),
         ("exitCode", run.exitCode.map { .integer(Int($0)) } ?? nil), ("stop", run.stop.map { .string($0) } ?? nil),
         ("seconds", seconds.map { .number($0) } ?? nil),
@@ -120,7 +128,9 @@ enum RunsCommand {
       return ExitCode.done.rawValue
     }
     guard !entries.isEmpty else {
-      StandardStreams.complain("no run is known in \(path.normalised.printable)")
+      let isGuessed = arguments.operands.isEmpty && arguments[StatePlace.option] == nil
+      StandardStreams.complain(
+        "no run is known in \(path.normalised.printable)" + (isGuessed ? "; name the job: pipeline runs JOB" : ""))
       return ExitCode.done.rawValue
     }
     let hasShards = entries.contains { $0.run.shard != nil }
@@ -186,7 +196,7 @@ enum RunsCommand {
       ["run", run.id], ["job", run.jobName + (run.shard.map { ", shard \($0)" } ?? "")],
       ["started", RunClock.timestamp(of: run.started)],
     ]
-    if let ended = run.ended {
+    if let ended = entry.ended {
       rows.append([
         "ended", RunClock.timestamp(of: ended) + (entry.seconds.map { ", after \(Wording.duration($0))" } ?? ""),
       ])

@@ -27,7 +27,8 @@ enum StateOptions {
 
   enum IfLocked: String, CaseIterable, Sendable { case fail, skip }
   static let ifLocked = Option<IfLocked>.choice(
-    "if-locked", help: "what happens while another run holds the lock: exit 75, or exit 0 without a word (default fail)"
+    "if-locked",
+    help: "what happens while another run holds the lock: exit 75, or exit 0 with nothing done (default fail)"
   )
 
   static let deciding: [any OptionDeclaration] = [

@@ -56,11 +56,10 @@ final class RunConsole: RunObserver {
   // MARK: Events
 
   func start(_ run: JobRun, _ plan: RunPlan, report: String?) {
-    let skipped = plan.decisions.count
     var text = "\(Wording.oneLine(run.job.name)): \(Wording.count(plan.inputs.count, "picture"))"
     let shard = run.options.shard
     if let shard { text += " of \(plan.list.count), shard \(shard.index) of \(shard.count)" }
-    if skipped > 0 { text += " (\(skipped) decided already)" }
+    if plan.workCount < plan.inputs.count { text += ", \(plan.workCount) to do" }
     text += ", \(Wording.count(run.workers, "worker"))"
     if let report { text += ", report \(Wording.oneLine(report))" }
     log.write(
