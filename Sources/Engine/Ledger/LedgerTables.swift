@@ -12,7 +12,42 @@ final class LedgerTables: @unchecked Sendable {
   private var chainNumbers: [[UInt8]: Int64] = [:]
   private var chains: [Int64: [UInt8]] = [:]
 
-  init(_ database: Database) { self.database = database }
+  /// The folder that holds the state. Paths below it are written as seen from it, so that both can be moved or copied
+  /// together, and a copy does not take the files of the first for its own.
+  private let home: PathBytes
+
+  init(_ database: Database, home: PathBytes) {
+    self.database = database
+    self.home = home
+  }
+
+  private func portable(_ path: PathBytes) -> PathBytes {
+    path.isAbsolute && path != home && path.isInside(home) ? path.relative(to: home) : path
+  }
+
+  /// The item as it is written. Its checksum is that of this form.
+  private func portable(_ item: LedgerItem) -> LedgerItem {
+    var item = item
+    item.inputPath = portable(item.inputPath)
+    for index in item.outputs.indices {
+      if case .path(let path) = item.outputs[index].record.place {
+        item.outputs[index].record.place = .path(portable(path))
+      }
+    }
+    return item
+  }
+
+  /// The item as others know it.
+  private func placed(_ item: LedgerItem) -> LedgerItem {
+    var item = item
+    item.inputPath = home.joining(item.inputPath)
+    for index in item.outputs.indices {
+      if case .path(let path) = item.outputs[index].record.place {
+        item.outputs[index].record.place = .path(home.joining(path))
+      }
+    }
+    return item
+  }
 
   func forget() {
     numbers = [:]
@@ -126,7 +161,7 @@ final class LedgerTables: @unchecked Sendable {
         inputPath: PathBytes(bytes: row.isNull(10) ? key : row.blob(10)), run: try word(row.integer(11)),
         updated: row.real(12), detail: row.isNull(13) ? nil : row.text(13), outputs: try outputs(of: number))
       guard item.checksum == row.integer(14) else { throw .damage("item \(number) is not what was written") }
-      found.append((number, item))
+      found.append((number, placed(item)))
     }
     return found
   }
@@ -163,7 +198,7 @@ final class LedgerTables: @unchecked Sendable {
   }
 
   func book(job: String, _ item: LedgerItem) throws(DatabaseError) {
-    var item = item
+    var item = portable(item)
     // SQLite has no such numbers.
     if !item.updated.isFinite { item.updated = 0 }
     let values: [SQLValue] =
@@ -264,7 +299,9 @@ final class LedgerTables: @unchecked Sendable {
       INSERT INTO sources (job, name, target, time) VALUES (?, ?, ?, ?)
       ON CONFLICT (job, name) DO UPDATE SET target = excluded.target, time = excluded.time
       """,
-      [.text(job), .blob(fate.name.bytes), fate.target.map { .blob($0.bytes) } ?? .null, .real(fate.time)])
+      [
+        .text(job), .blob(fate.name.bytes), fate.target.map { .blob(portable($0).bytes) } ?? .null, .real(fate.time),
+      ])
   }
 
   func forget(job: String, source name: PathBytes) throws(DatabaseError) {
@@ -275,8 +312,9 @@ final class LedgerTables: @unchecked Sendable {
     var found: SourceFate?
     try database.run(
       "SELECT target, time FROM sources WHERE job = ? AND name = ?", [.text(job), .blob(name.bytes)]
-    ) { row in
-      found = SourceFate(name: name, target: row.isNull(0) ? nil : PathBytes(bytes: row.blob(0)), time: row.real(1))
+    ) { [home] row in
+      found = SourceFate(
+        name: name, target: row.isNull(0) ? nil : home.joining(PathBytes(bytes: row.blob(0))), time: row.real(1))
     }
     return found
   }
