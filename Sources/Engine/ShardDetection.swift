@@ -38,8 +38,9 @@ enum ShardDetection {
     func set(_ name: String) -> String? { variable(name).flatMap { $0.isEmpty ? nil : $0 } }
     func number(_ name: String) throws(ShardError) -> Int? {
       guard let text = set(name) else { return nil }
-      guard let value = Shard.number(text) else {
-        throw ShardError(message: "\(name) is \"\(text)\", which is no whole number", hint: byHand)
+      // No scheduler counts so far, and sums of larger numbers might be none.
+      guard let value = Shard.number(text), value <= Int(Int32.max) else {
+        throw ShardError(message: "\(name) is \"\(text)\", which is no whole number below 2^31", hint: byHand)
       }
       return value
     }

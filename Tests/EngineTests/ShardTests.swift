@@ -121,6 +121,7 @@ import Testing
       (["JOB_COMPLETION_INDEX": "0"], "auto", "Kubernetes does not tell how many shards there are"),
       (["JOB_COMPLETION_INDEX": "8"], "auto/8", "shard 9 (JOB_COMPLETION_INDEX=8) of 8"),
       (["JOB_COMPLETION_INDEX": "-1"], "auto/8", "no whole number"),
+      (["JOB_COMPLETION_INDEX": "9223372036854775807"], "auto/8", "no whole number below 2^31"),
       (["CI_NODE_INDEX": "0", "CI_NODE_TOTAL": "4"], "auto", "shard 0 (CI_NODE_INDEX=0) of 4"),
       (["CI_NODE_INDEX": "1", "CI_NODE_TOTAL": "4"], "auto/5", "--shard auto/5 says 5 shards, GitLab says 4"),
       (
