@@ -134,6 +134,19 @@ public final class JobRun: Sendable {
   var openEndedFolders: Set<PathBytes> { names.openEndedFolders }
   var fixedFolders: Set<PathBytes> { names.fixedFolders }
 
+  /// Why it cannot be told whose an output is that an earlier run has written; nil where it can.
+  var doubtAboutOutputs: String? {
+    let unknown = names.hasUnknownNames
+    if unknown.kept {
+      return "with \"overwrite\": \"skip\" and names that only a run knows, such as ${item.hash}, several pictures may "
+        + "share a file"
+    }
+    if unknown.any, options.shard != nil {
+      return "names that only a run knows, such as ${item.hash}, may be another shard's too"
+    }
+    return nil
+  }
+
   /// Notes in the ledger that the run begins, and clears what killed runs have left. Called under the ledger's lock,
   /// before `execute`.
   ///
@@ -232,6 +245,7 @@ public final class JobRun: Sendable {
         outputCount: { [names] in names.certainCount(for: $0) }, onFate: { [spool] in spool?.append($0, isAgain: true) }
       )
     }
+    if plan.workCount > 0 { claimEarlierOutputs(plan) }
     // Of libvips and of the lanes.
     let threads = workers * 4 + 16
     let executor = Executor(
@@ -279,6 +293,35 @@ public final class JobRun: Sendable {
       cpuSeconds: usage.cpuSeconds, peakBytes: usage.peakBytes, workers: workers,
       abandonedWorkers: result.hungWorkers, crashes: journal?.crashes ?? 0, finishErrors: finishErrors,
       list: plan.list)
+  }
+
+  /// Keeps this run from replacing what earlier ones have made of other pictures: of those that are up to date, where
+  /// the plan could not prove the names, and of those whose sources are gone by the job's own doing, which nobody could
+  /// make again.
+  private func claimEarlierOutputs(_ plan: RunPlan) {
+    guard let history else { return }
+    var resolver = FolderResolver()
+    func claim(_ outputs: [OutputRecord]) {
+      for output in outputs {
+        if case .path(let path) = output.place { _ = claims.claim(resolver.resolve(path)) }
+      }
+    }
+    if names.hasUnknownNames.any {
+      for (index, decision) in plan.decisions {
+        guard case .skip = decision else { continue }
+        claim(history.outputs(of: plan.identity(of: plan.inputs[index], at: index)))
+      }
+    }
+    guard job.onSuccess.changesSources else { return }
+    let keys = Set(plan.inputs.indices.map { RunHistory.key(of: plan.identity(of: plan.inputs[$0], at: $0)) })
+    // What cannot be read here stops the run elsewhere.
+    try? history.ledger.forEachItem(job: history.job) { item in
+      let name = PathBytes(item.key.prefix { $0 != 0 })
+      guard item.status == .done, !keys.contains(item.key),
+        (try? history.ledger.fate(job: history.job, source: name)) != nil
+      else { return }
+      claim(item.outputs.map(\.record))
+    }
   }
 
   /// The picture has been replaced by its result, which must not be taken for the picture and worked on again.

@@ -118,7 +118,7 @@ public struct Write: Stage {
     }
     guard context.claims.claim(resolved) else {
       throw StageError(
-        "output-collision", "this run has written \(path.printable) already, for another picture or stage",
+        "output-collision", "\(path.printable) is written already, for another picture or stage",
         hint: "make the names differ, with ${item.dir} or ${item.index}")
     }
     let before = FileAt(path)

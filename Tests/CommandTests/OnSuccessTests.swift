@@ -196,4 +196,59 @@ import Testing
     }
     #expect(names(scene, "in").count == 3)
   }
+
+  /// Rows whose pictures have gone stay done in every later run, and their outputs are the only thing left of them.
+  @Test func goneSourcesStayKnown() throws {
+    let scene = try Scene(pictures: 3, remembers: true)
+    scene.folder.write("path\nin/p00.jpg\nin/p01.jpg\n", to: "list.csv")
+    job(scene, #"{ "source": "delete" }"#, input: #"{ "manifest": "list.csv" }"#)
+    for _ in 0..<3 {
+      let result = scene.run("run", "job.json")
+      #expect(result.exitCode == 0, "\(result.error)")
+    }
+    scene.folder.write("path\nin/p01.jpg\nin/p02.jpg\n", to: "list.csv")
+    #expect(scene.run("run", "job.json", "--prune").exitCode == 0)
+    #expect(names(scene, "out") == ["out/p00.png", "out/p01.png", "out/p02.png"])
+  }
+
+  /// However a file is named twice, it goes when all that reads it is done.
+  @Test(arguments: ["linked/p00.jpg", "in/link.jpg", "in/hard.jpg"])
+  func sharedSourcesByOtherNames(_ other: String) throws {
+    let scene = try Scene(pictures: 1, remembers: true)
+    symlink("in", scene.folder["linked"])
+    symlink("p00.jpg", scene.folder["in/link.jpg"])
+    link(scene.folder["in/p00.jpg"], scene.folder["in/hard.jpg"])
+    scene.folder.write("path,as\nin/p00.jpg,a\n\(other),x\n", to: "list.csv")
+    scene.folder.makeFolder("out/x")
+    job(scene, #"{ "source": "delete" }"#, input: #"{ "manifest": "list.csv" }"#, to: "out/${item.as}")
+    #expect(scene.run("run", "job.json").exitCode == 1)
+    #expect(names(scene, "in") == ["in/hard.jpg", "in/link.jpg", "in/p00.jpg"])
+    rmdir(scene.folder["out/x"])
+    let result = scene.run("run", "job.json")
+    #expect(result.exitCode == 0, "\(result.error)")
+    #expect(names(scene, "out") == ["out/a", "out/x"])
+    let left = Set(["in/hard.jpg", "in/link.jpg", "in/p00.jpg"]).subtracting(["in/p00.jpg", other])
+    #expect(Set(names(scene, "in")) == left)
+  }
+
+  /// A name that only the run knows may be that of an earlier picture, which must not be replaced: its source goes.
+  @Test(arguments: [false, true])
+  func outputsOfEarlierRunsAreNotReplaced(_ goneBefore: Bool) throws {
+    let scene = try Scene(pictures: 2, remembers: true)
+    rename(scene.folder["in/p01.jpg"], scene.folder["later.jpg"])
+    let to = "out/${image.width}.${ext}"
+    job(scene, goneBefore ? #"{ "source": "delete" }"# : #"{ "source": "keep" }"#, to: to)
+    #expect(scene.run("run", "job.json").exitCode == 0)
+    let first = names(scene, "out")
+    #expect(first.count == 1)
+    let content = scene.folder.read(first[0])
+    rename(scene.folder["later.jpg"], scene.folder["in/p01.jpg"])
+    job(scene, #"{ "source": "delete" }"#, to: to)
+    let result = scene.run("run", "job.json")
+    #expect(result.exitCode == 1)
+    #expect(result.error.contains("output-collision"), "\(result.error)")
+    #expect(names(scene, "out") == first)
+    #expect(scene.folder.read(first[0]) == content)
+    #expect(names(scene, "in") == ["in/p01.jpg"])
+  }
 }

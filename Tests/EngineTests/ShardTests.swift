@@ -123,6 +123,7 @@ import Testing
       (Self.slurm(0, 0, Int.max, 1, 4), "auto", "no whole number that a task could have"),
       (["JOB_COMPLETION_INDEX": "8"], "auto/8", "shard 9 (JOB_COMPLETION_INDEX=8) of 8"),
       (["JOB_COMPLETION_INDEX": "-1"], "auto/8", "no whole number"),
+      (["JOB_COMPLETION_INDEX": "9223372036854775807"], "auto/8", "no whole number"),
       (["CI_NODE_INDEX": "0", "CI_NODE_TOTAL": "4"], "auto", "shard 0 (CI_NODE_INDEX=0) of 4"),
       (["CI_NODE_INDEX": "1", "CI_NODE_TOTAL": "4"], "auto/5", "--shard auto/5 says 5 shards, GitLab says 4"),
       (

@@ -11,11 +11,25 @@ import Synchronization
 /// item that is done: the next run finds it up to date and carries on here. The note is what tells a source that has
 /// gone this way from one that somebody removed.
 final class DoneSources: Sendable {
+  /// An item that is done with all its outputs.
+  private struct Done: Sendable {
+    var record: ItemRecord
+    var identity: ItemIdentity
+    /// What was read.
+    var facts: SourceFacts
+  }
+
+  /// Items that read one file, by whatever names.
+  private struct Sharing {
+    /// How many have not ended.
+    var open = 0
+    /// Whether one did not end well.
+    var isKept = false
+    var done: [Done] = []
+  }
+
   private struct State {
-    /// Items that have not ended, of sources that several items read.
-    var open: [PathBytes: Int] = [:]
-    /// Such sources of which an item did not end well.
-    var kept: Set<PathBytes> = []
+    var sharings: [Sharing] = []
     var problems: [StageError] = []
   }
 
@@ -24,6 +38,8 @@ final class DoneSources: Sendable {
   private let run: RunValues
   private let history: RunHistory
   private let state: Mutex<State>
+  /// The sharings of files that several items read.
+  private let sharing: [PathBytes: Int]
   private let queue = DispatchQueue(label: "pipeline.sources")
   private let underWay = DispatchGroup()
   private let onFate: @Sendable (ItemRecord) -> Void
@@ -43,12 +59,30 @@ final class DoneSources: Sendable {
     self.run = run
     self.history = history
     self.onFate = onFate
-    var counts: [PathBytes: Int] = [:]
-    // A walk meets no file twice; lists and manifests may.
-    if plan.mayRepeatInputs {
-      for input in plan.inputs { counts[input.path, default: 0] += 1 }
+    // Rows may name a file twice, links lead to it, and a hard link is it.
+    var counts: [FileIdentity: Int] = [:]
+    let files = plan.inputs.map { Self.file($0.path) }
+    for case let file? in files { counts[file, default: 0] += 1 }
+    var numbers: [FileIdentity: Int] = [:]
+    var sharing: [PathBytes: Int] = [:]
+    var state = State()
+    for (input, file) in zip(plan.inputs, files) {
+      guard let file, counts[file, default: 0] > 1 else { continue }
+      let number = numbers[file] ?? state.sharings.count
+      if number == state.sharings.count {
+        numbers[file] = number
+        state.sharings.append(Sharing())
+      }
+      sharing[input.path] = number
+      state.sharings[number].open += 1
     }
-    state = Mutex(State(open: counts.filter { $0.value > 1 }))
+    self.sharing = sharing
+    self.state = Mutex(state)
+  }
+
+  /// The file that a path leads to; nil where none is.
+  private static func file(_ path: PathBytes) -> FileIdentity? {
+    try? FileStatus.of(path.bytes, followingLinks: true).get().identity
   }
 
   /// Takes note of an item that has ended and is booked.
@@ -56,13 +90,27 @@ final class DoneSources: Sendable {
   /// - Parameter problem: why it could not be booked.
   func itemEnded(_ record: ItemRecord, _ identity: ItemIdentity, problem: StageError?) {
     let facts = problem == nil ? source(record, identity) : nil
-    let isLast = state.withLock { state -> Bool in
-      guard let open = state.open[identity.path] else { return facts != nil }
-      state.open[identity.path] = open - 1
-      if facts == nil { state.kept.insert(identity.path) }
-      return open == 1 && !state.kept.contains(identity.path)
+    let done = facts.map { Done(record: record, identity: identity, facts: $0) }
+    let all = state.withLock { state -> [Done] in
+      guard let number = sharing[identity.path] else { return done.map { [$0] } ?? [] }
+      state.sharings[number].open -= 1
+      if let done { state.sharings[number].done.append(done) } else { state.sharings[number].isKept = true }
+      guard state.sharings[number].open == 0, !state.sharings[number].isKept else { return [] }
+      defer { state.sharings[number].done = [] }
+      return state.sharings[number].done
     }
-    guard isLast, let facts else { return }
+    // Each name goes once, and links before what they lead to.
+    var resolver = FolderResolver()
+    var places: Set<PathBytes> = []
+    let names = all.count < 2 ? all : all.reversed().filter { places.insert(resolver.resolve($0.identity.path)).inserted }
+    let links = names.filter { FolderResolver.target(of: $0.identity.path) != nil }
+    let files = names.filter { FolderResolver.target(of: $0.identity.path) == nil }
+    for item in links + files { begin(item, of: all) }
+  }
+
+  /// - Parameter all: the items that read the same file.
+  private func begin(_ item: Done, of all: [Done]) {
+    let identity = item.identity
     let target: PathBytes?
     do throws(StageError) {
       target = try onSuccess.target(of: identity, in: run)
@@ -80,7 +128,7 @@ final class DoneSources: Sendable {
       }
       // Not on the ledger's own thread: files may take their time.
       queue.async { [self] in
-        carryOut(record, identity, target, facts)
+        carryOut(item, target, of: all)
         underWay.leave()
       }
     }
@@ -93,8 +141,9 @@ final class DoneSources: Sendable {
       let written = record.outputs.count { if case .path = $0.place { true } else { false } }
       return written >= max(1, outputCount(identity)) ? record.source : nil
     case .skipped:
-      // Done by an earlier run, which did not come to this.
-      guard let known = (try? history.ledger.item(job: history.job, key: RunHistory.key(of: identity))) ?? nil,
+      // Done by an earlier run, which did not come to this; where it did, nothing is left to do, and what the ledger says
+      // of it has to stay.
+      guard FileStamp.of(identity.path) != nil, let known = (try? history.ledger.item(job: history.job, key: RunHistory.key(of: identity))) ?? nil,
         known.status == .done, known.outputs.count >= max(1, outputCount(identity)),
         record.reason?.hasPrefix("up to date") == true, let hash = known.inputHash
       else { return nil }
@@ -103,21 +152,23 @@ final class DoneSources: Sendable {
     }
   }
 
-  private func carryOut(
-    _ record: ItemRecord, _ identity: ItemIdentity, _ target: PathBytes?, _ facts: SourceFacts
-  ) {
-    var record = record
+  private func carryOut(_ item: Done, _ target: PathBytes?, of all: [Done]) {
+    var record = item.record
+    let (path, name) = (item.identity.path, item.identity.name)
     do throws(StageError) {
       let fate: ItemSource.Fate
-      if let target {
-        fate = try ItemSource.move(identity.path, to: target, facts, tag: run.runID)
+      // Once more: others may have been at them since they were written, or looked at when the run was planned.
+      if let doubt = all.lazy.compactMap({ [history] in history.doubtAboutOutputs(of: $0.identity) }).first {
+        fate = .kept(doubt)
+      } else if let target {
+        fate = try ItemSource.move(path, to: target, item.facts, tag: run.runID)
       } else {
-        fate = try ItemSource.delete(identity.path, facts)
+        fate = try ItemSource.delete(path, item.facts)
       }
       record.fate = fate
-      if case .kept = fate { history.ledger.forget(job: history.job, source: identity.name) }
+      if case .kept = fate { history.ledger.forget(job: history.job, source: name) }
     } catch {
-      history.ledger.forget(job: history.job, source: identity.name)
+      history.ledger.forget(job: history.job, source: name)
       record.fate = .kept(error.description)
       note(error)
     }

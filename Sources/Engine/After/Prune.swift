@@ -43,6 +43,7 @@ public struct Prune: Sendable {
       throw Self.unsure(
         "not all of the job's input could be read (\(skipped.summary)), so what is gone cannot be told")
     }
+    if let doubt = run.doubtAboutOutputs { throw Self.unsure(doubt) }
     fixedFolders = run.fixedFolders
     var keys: Set<UInt64> = []
     var resolver = FolderResolver()
@@ -65,6 +66,7 @@ public struct Prune: Sendable {
         gone.append(item)
       }
     }
+    if !gone.isEmpty { try Self.forEachOutputOfOtherJobs(history) { wanted.insert($0.stableHash) } }
     for item in gone {
       let name = PathBytes(item.key.prefix { $0 != 0 })
       if let shard = run.options.shard, !shard.contains(name) { continue }
@@ -75,7 +77,7 @@ public struct Prune: Sendable {
         guard case .path(let path) = output.record.place else { continue }
         let action: Action =
           wanted.contains(resolver.resolve(path).stableHash) || wanted.contains(path.stableHash)
-          ? .keep("another picture is written there now") : Self.look(path, output)
+          ? .keep("another picture is written there now, or by another job") : Self.look(path, output)
         entries.append(
           Entry(
             path: path, input: name, action: action, stamp: output.stamp, size: Int64(output.record.bytes),
@@ -87,6 +89,22 @@ public struct Prune: Sendable {
       throw Self.unsure(
         "all \(items.count) pictures that were worked on before are gone, and with them all outputs would go",
         hint: "where that is meant: --prune=all")
+    }
+  }
+
+  /// What other jobs with the same ledger have written and may still take for theirs. Of one whose file is gone, such as
+  /// by another name, nobody will.
+  private static func forEachOutputOfOtherJobs(
+    _ history: RunHistory, _ body: (PathBytes) -> Void
+  ) throws(StageError) {
+    let home = history.ledger.folder.path.parent
+    for (job, _) in try history.ledger.jobs() where job != history.job {
+      guard FileStamp.of(home.joining(PathBytes(job))) != nil else { continue }
+      try history.ledger.forEachItem(job: job) { item in
+        for output in item.outputs {
+          if case .path(let path) = output.record.place { body(path) }
+        }
+      }
     }
   }
 

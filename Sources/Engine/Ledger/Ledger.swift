@@ -70,7 +70,7 @@ public final class Ledger: Sendable {
     if access == .readOnly {
       guard isThere, status.st_size > 0 else { return nil }
       guard let database = try openToRead(folder, steps) else { return nil }
-      return Ledger(folder, reader: LedgerTables(database), writer: nil)
+      return Ledger(folder, reader: LedgerTables(database, home: folder.path.parent), writer: nil)
     }
     if !isThere { try makeFile(folder) }
     let state = try attempt(folder, writing: true) { () throws(DatabaseError) in
@@ -84,8 +84,8 @@ public final class Ledger: Sendable {
       return database
     }
     let reading = try attempt(folder, writing: true) { () throws(DatabaseError) in try Database(file, .read) }
-    let writer = LedgerWriter(LedgerTables(database)) { translate($0, folder, writing: true) }
-    return Ledger(folder, reader: LedgerTables(reading), writer: writer)
+    let writer = LedgerWriter(LedgerTables(database, home: folder.path.parent)) { translate($0, folder, writing: true) }
+    return Ledger(folder, reader: LedgerTables(reading, home: folder.path.parent), writer: writer)
   }
 
   private static func makeFile(_ folder: StateFolder) throws(StageError) {

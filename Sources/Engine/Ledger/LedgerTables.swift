@@ -13,7 +13,42 @@ final class LedgerTables: @unchecked Sendable {
   private var chainNumbers: [[UInt8]: Int64] = [:]
   private var chains: [Int64: [UInt8]] = [:]
 
-  init(_ database: Database) { self.database = database }
+  /// The folder that holds the state. Paths below it are written as seen from it, so that both can be moved or copied
+  /// together, and a copy does not take the files of the first for its own.
+  private let home: PathBytes
+
+  init(_ database: Database, home: PathBytes) {
+    self.database = database
+    self.home = home
+  }
+
+  private func portable(_ path: PathBytes) -> PathBytes {
+    path.isAbsolute && path != home && path.isInside(home) ? path.relative(to: home) : path
+  }
+
+  /// The item as it is written. Its checksum is that of this form.
+  private func portable(_ item: LedgerItem) -> LedgerItem {
+    var item = item
+    item.inputPath = portable(item.inputPath)
+    for index in item.outputs.indices {
+      if case .path(let path) = item.outputs[index].record.place {
+        item.outputs[index].record.place = .path(portable(path))
+      }
+    }
+    return item
+  }
+
+  /// The item as others know it.
+  private func placed(_ item: LedgerItem) -> LedgerItem {
+    var item = item
+    item.inputPath = home.joining(item.inputPath)
+    for index in item.outputs.indices {
+      if case .path(let path) = item.outputs[index].record.place {
+        item.outputs[index].record.place = .path(home.joining(path))
+      }
+    }
+    return item
+  }
 
   func forget() {
     numbers = [:]
@@ -111,7 +146,7 @@ final class LedgerTables: @unchecked Sendable {
       if !row.isNull(15) { found?.item.outputs.append(try output(row, 15)) }
     }
     guard let found else { return nil }
-    return try Self.checked(found).item
+    return try checked(found).item
   }
 
   /// At most `count` items of a job after a row, in an order that stays.
@@ -140,7 +175,7 @@ final class LedgerTables: @unchecked Sendable {
     try database.run("SELECT \(Self.columns) FROM items WHERE \(condition)", values) { row throws(DatabaseError) in
       var item = try read(row, key: row.blob(1))
       item.item.outputs = try outputs(of: item.row)
-      found.append(try Self.checked(item))
+      found.append(try checked(item))
     }
     return found
   }
@@ -162,13 +197,13 @@ final class LedgerTables: @unchecked Sendable {
     return (number, item, row.integer(14))
   }
 
-  private static func checked(
+  private func checked(
     _ found: (row: Int64, item: LedgerItem, checksum: Int64)
   ) throws(DatabaseError) -> (row: Int64, item: LedgerItem) {
     guard found.item.checksum == found.checksum else {
       throw .damage("item \(found.row) is not what was written")
     }
-    return (found.row, found.item)
+    return (found.row, placed(found.item))
   }
 
   private static func stamp(_ row: Statement, _ column: Int32) -> FileStamp? {
@@ -209,7 +244,7 @@ final class LedgerTables: @unchecked Sendable {
   }
 
   func book(job: String, _ item: LedgerItem) throws(DatabaseError) {
-    var item = item
+    var item = portable(item)
     // SQLite has no such numbers.
     if !item.updated.isFinite { item.updated = 0 }
     let values: [SQLValue] =
@@ -310,7 +345,9 @@ final class LedgerTables: @unchecked Sendable {
       INSERT INTO sources (job, name, target, time) VALUES (?, ?, ?, ?)
       ON CONFLICT (job, name) DO UPDATE SET target = excluded.target, time = excluded.time
       """,
-      [.text(job), .blob(fate.name.bytes), fate.target.map { .blob($0.bytes) } ?? .null, .real(fate.time)])
+      [
+        .text(job), .blob(fate.name.bytes), fate.target.map { .blob(portable($0).bytes) } ?? .null, .real(fate.time),
+      ])
   }
 
   func forget(job: String, source name: PathBytes) throws(DatabaseError) {
@@ -321,8 +358,9 @@ final class LedgerTables: @unchecked Sendable {
     var found: SourceFate?
     try database.run(
       "SELECT target, time FROM sources WHERE job = ? AND name = ?", [.text(job), .blob(name.bytes)]
-    ) { row in
-      found = SourceFate(name: name, target: row.isNull(0) ? nil : PathBytes(bytes: row.blob(0)), time: row.real(1))
+    ) { [home] row in
+      found = SourceFate(
+        name: name, target: row.isNull(0) ? nil : home.joining(PathBytes(bytes: row.blob(0))), time: row.real(1))
     }
     return found
   }

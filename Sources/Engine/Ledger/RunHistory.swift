@@ -181,7 +181,8 @@ public final class RunHistory: Sendable {
     }
     var stamps: [FileStamp?] = []
     for output in known.outputs {
-      guard case .path(let path) = output.record.place else {
+      // Nothing was written of what was dropped: what is known of outputs is from a run before.
+      guard case .path(let path) = output.record.place, known.status != .dropped else {
         stamps.append(output.stamp)
         continue
       }
@@ -259,6 +260,21 @@ public final class RunHistory: Sendable {
   }
 
   // MARK: During the run
+
+  /// Why an item cannot be relied on as done, with outputs that are what was written; nil where it can.
+  func doubtAboutOutputs(of identity: ItemIdentity) -> String? {
+    guard let known = (try? ledger.item(job: job, key: Self.key(of: identity))) ?? nil, known.status == .done else {
+      return "the ledger does not have it as done"
+    }
+    for output in known.outputs {
+      guard case .path(let path) = output.record.place else { continue }
+      switch Self.compare(path, output.stamp, Hex.bytes(output.record.sha256), false) {
+      case .same, .touched: break
+      case .changed, .missing: return "the output \(path.printable) is not there any more as it was written"
+      }
+    }
+    return nil
+  }
 
   /// Books what became of an item.
   ///

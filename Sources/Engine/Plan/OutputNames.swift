@@ -182,6 +182,22 @@ struct OutputNames: Sendable {
     }
   }
 
+  /// Whether there are names that only the run knows, and whether such a one keeps what is there already: whose that is,
+  /// nobody has booked.
+  var hasUnknownNames: (any: Bool, kept: Bool) {
+    let unknown = writers.filter { writer in
+      !writer.isCopy
+        && writer.template.variables.contains { variable in
+          switch variable {
+          case .ext: writer.ending == nil
+          case .itemHash, .imageWidth, .imageHeight: true
+          default: false
+          }
+        }
+    }
+    return (!unknown.isEmpty, unknown.contains { $0.stage.plan.existing == .skip })
+  }
+
   /// The folders that templates name by themselves, absolute.
   var fixedFolders: Set<PathBytes> {
     var folders: Set<PathBytes> = []

@@ -71,9 +71,6 @@ public struct RunPlan: Sendable {
       columns: input.columns, occurrence: occurrences[input.index] ?? 0)
   }
 
-  /// Whether one input may come more than once.
-  var mayRepeatInputs: Bool { !occurrences.isEmpty }
-
   /// Finds the inputs that are named more than once.
   mutating func countOccurrences() {
     var counts: [PathBytes: Int] = [:]

@@ -27,11 +27,17 @@ enum PruneOption {
 
   /// What keeps this job from being pruned: an input that is another from run to run.
   static func refusal(_ loaded: LoadedJob) -> StageError? {
-    guard let source = loaded.sources.first, let input = StrictJSON.parse(source).root?["input"],
-      JSONText(input.value).rendered().contains("${")
-    else { return nil }
+    let reason: String
+    switch loaded.job?.input {
+    case .list("-", _), .manifest("-", _, _, _): reason = "comes from standard input"
+    default:
+      guard let source = loaded.sources.first, let input = StrictJSON.parse(source).root?["input"],
+        JSONText(input.value).rendered().contains("${")
+      else { return nil }
+      reason = "depends on a variable"
+    }
     return StageError(
-      "prune-unsure", "nothing is pruned: the job's input depends on a variable, so what is gone cannot be told",
+      "prune-unsure", "nothing is pruned: the job's input \(reason), so what is gone cannot be told",
       kind: .usage, hint: "write the input out")
   }
 

@@ -53,7 +53,7 @@ struct ReviewCopy: Sendable {
     }
     guard context.claims.claim(resolved) else {
       throw StageError(
-        "output-collision", "this run has written \(path.printable) already, for another picture or stage",
+        "output-collision", "\(path.printable) is written already, for another picture or stage",
         hint: "make the names differ, with ${item.dir} or ${item.index}")
     }
     let bytes = try StageError.imaging { () throws(ImagingError) in
