@@ -186,7 +186,9 @@ public final class RunHistory: Sendable {
     case .dropped: return .upToDate("up to date: dropped before" + (known.detail.map { " (\($0))" } ?? ""))
     case .review: return .upToDate("up to date: put aside for review before")
     default:
-      let after = went.map { $0.target.map { "; its source was moved to \($0.printable)" } ?? "; its source was deleted" }
+      let after = went.map {
+        $0.target.map { "; its source was moved to \($0.printable)" } ?? "; its source was deleted"
+      }
       return .upToDate("up to date" + (after ?? ""))
     }
   }
