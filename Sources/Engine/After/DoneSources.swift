@@ -102,7 +102,8 @@ final class DoneSources: Sendable {
     // Each name goes once, and links before what they lead to.
     var resolver = FolderResolver()
     var places: Set<PathBytes> = []
-    let names = all.count < 2 ? all : all.reversed().filter { places.insert(resolver.resolve($0.identity.path)).inserted }
+    let names =
+      all.count < 2 ? all : all.reversed().filter { places.insert(resolver.resolve($0.identity.path)).inserted }
     let links = names.filter { FolderResolver.target(of: $0.identity.path) != nil }
     let files = names.filter { FolderResolver.target(of: $0.identity.path) == nil }
     for item in links + files { begin(item, of: all) }
@@ -141,9 +142,10 @@ final class DoneSources: Sendable {
       let written = record.outputs.count { if case .path = $0.place { true } else { false } }
       return written >= max(1, outputCount(identity)) ? record.source : nil
     case .skipped:
-      // Done by an earlier run, which did not come to this; where it did, nothing is left to do, and what the ledger says
-      // of it has to stay.
-      guard FileStamp.of(identity.path) != nil, let known = (try? history.ledger.item(job: history.job, key: RunHistory.key(of: identity))) ?? nil,
+      // Done by an earlier run, which did not come to this; where it did, nothing is left to do, and what the ledger
+      // says of it has to stay.
+      guard FileStamp.of(identity.path) != nil,
+        let known = (try? history.ledger.item(job: history.job, key: RunHistory.key(of: identity))) ?? nil,
         known.status == .done, known.outputs.count >= max(1, outputCount(identity)),
         record.reason?.hasPrefix("up to date") == true, let hash = known.inputHash
       else { return nil }

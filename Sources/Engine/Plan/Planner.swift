@@ -129,6 +129,7 @@ public struct Planner {
   private mutating func proveOutputs() {
     let writers = names.writers
     guard !writers.isEmpty else { return }
+    refuseUnknownNames()
     let stateFolder = (history?.ledger.folder.path).map { resolver.resolve($0) }
     // A picture that its own result may replace is still not another shard's to replace.
     let mayReplaceAll = writers.allSatisfy(\.mayReplaceInputs) && shard == nil
@@ -268,6 +269,22 @@ public struct Planner {
           hint: "make the names differ, with ${item.dir}")
       }
     }
+  }
+
+  /// Shards do not see each other's claims on names that only the run knows: one could replace what another has made of
+  /// a picture that is already gone.
+  private mutating func refuseUnknownNames() {
+    guard shard != nil, names.hasUnknownNames.any, let writer = names.writers.first(where: { !$0.isCopy }) else {
+      return
+    }
+    switch job.onSuccess {
+    case .keep: return
+    case .move, .delete: break
+    }
+    refuse(
+      "names-of-shards",
+      "with --shard and \"onSuccess\" every output needs a name that is known before the run: shards could replace each "
+        + "other's", writer, hint: "leave ${item.hash} and ${image.…} out of \"to\", or keep the pictures")
   }
 
   /// Lets go of the inputs of other shards.
