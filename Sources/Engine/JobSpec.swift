@@ -112,7 +112,9 @@ public enum JobSpec {
   }
 
   /// Every top-level field.
-  public static let shape = ObjectShape([schema, version, name, vars, input, stages, run, limits, state, onSuccess, portable])
+  public static let shape = ObjectShape([
+    schema, version, name, vars, input, stages, run, limits, state, onSuccess, portable,
+  ])
 
   /// The JSON Schema of a job file, with the registry's stages.
   public static func schema(_ registry: StageRegistry) -> JSONText {

@@ -39,22 +39,6 @@ import Testing
     #expect(!scene.run("plan", "job.json", "--prune").output.contains("is gone"))
   }
 
-  /// A copy of a job's folder knows what was done in the first, whose outputs are none of its own.
-  @Test func aCopiedFolderLeavesTheFirstAlone() throws {
-    let first = try prepared()
-    let second = try Scene(pictures: 0, remembers: true)
-    for name in first.folder.tree() where !name.hasSuffix("/") && !name.hasPrefix("out/") {
-      second.folder.write(first.folder.read(name) ?? [], to: name)
-    }
-    unlink(second.folder["in/p01.jpg"])
-    let result = second.run("run", "job.json", "--prune", "--explain-skips")
-    #expect(result.exitCode == 0, "\(result.error)")
-    #expect(result.error.contains("in/p00.jpg: run: done before in another folder"), "\(result.error)")
-    #expect(outputs(second).count { $0.hasSuffix(".png") } == 3)
-    #expect(outputs(first).count { $0.hasSuffix(".png") } == 4)
-    #expect(second.run("run", "job.json").error.contains("3 skipped"))
-  }
-
   @Test func whatWasChangedStays() throws {
     let scene = try prepared()
     unlink(scene.folder["in/p01.jpg"])

@@ -235,9 +235,10 @@ import Testing
 
   @Test func emptyInputs() throws {
     folder.makeFolder("in")
-    #expect(throws: InputError.self) {
+    let error = #expect(throws: PlanError.self) {
       try self.plan(try self.job(to: "out/${item.stem}.${ext}", input: #"{ "files": ["in/*.jpg"] }"#))
     }
+    guard case .input = error else { throw StageError("test", "the plan failed otherwise: \(error.debugDescription)") }
     let allowed = try plan(
       try job(to: "out/${item.stem}.${ext}", input: #"{ "files": ["in/*.jpg"], "allowEmpty": true }"#))
     #expect(allowed.inputs.isEmpty)

@@ -70,7 +70,6 @@ public struct Prune: Sendable {
     for item in gone {
       let name = PathBytes(item.key.prefix { $0 != 0 })
       if let shard = run.options.shard, !shard.contains(name) { continue }
-      if history.wasBookedElsewhere(item) { continue }
       if try history.ledger.fate(job: history.job, source: name) != nil { continue }
       let start = entries.count
       for output in item.outputs {

@@ -44,7 +44,6 @@ public final class RunHistory: Sendable {
   let options: HistoryOptions
   let fingerprint: ChainFingerprint
   private let results: ResultStore?
-  private let baseFolder: PathBytes
   /// Whether files of an earlier run may be there that were never booked.
   public let followsCutRun: Bool
   private let forcedFrom: Set<Int>
@@ -62,7 +61,6 @@ public final class RunHistory: Sendable {
     self.ledger = ledger
     self.options = options
     self.job = Self.key(of: job, stateFolder: ledger.folder.path)
-    baseFolder = job.baseFolder
     results = folder.map { ResultStore($0, mostBytes: job.resultBytes) }
     followsCutRun = try ledger.mayHoldUnbooked(job: self.job)
     var problem: StageError?
@@ -127,22 +125,6 @@ public final class RunHistory: Sendable {
 
   // MARK: Before the run
 
-  /// Whether an item was booked while the job lay in another folder, from which it was copied or moved with its ledger.
-  /// The outputs that are booked are then those of that folder. An input outside of the job's folder does not show it.
-  func wasBookedElsewhere(_ item: LedgerItem) -> Bool {
-    let name = item.key.prefix { $0 != 0 }
-    let path = item.inputPath.bytes
-    guard name.first != UInt8(ascii: "/"), path.count > name.count + 1, path.suffix(name.count) == name,
-      path[path.count - name.count - 1] == UInt8(ascii: "/")
-    else { return false }
-    let folder = PathBytes(path.dropLast(name.count + 1))
-    guard folder != baseFolder.normalised else { return false }
-    // One folder may have several names.
-    var (there, here) = (stat(), stat())
-    return folder.withCString({ stat($0, &there) }) != 0 || baseFolder.withCString({ stat($0, &here) }) != 0
-      || there.st_dev != here.st_dev || there.st_ino != here.st_ino
-  }
-
   /// Whether an item has to be worked on. May be asked from several threads.
   func verdict(on identity: ItemIdentity) throws(StageError) -> Verdict {
     let key = Self.key(of: identity)
@@ -160,7 +142,6 @@ public final class RunHistory: Sendable {
     case .skipped, .deferred, .notAttempted, .unknown: return .work("not done before")
     }
     if !forcedFrom.isEmpty { return .work(options.forcedStage.map { "forced from stage \"\($0)\" on" } ?? "forced") }
-    guard !wasBookedElsewhere(known) else { return .work("done before in another folder") }
     guard known.chain == fingerprint.digest else { return .work(try settingsChange(since: known)) }
     guard known.values == fingerprint.values(of: identity) else {
       return .work("the item's own values that the job names have changed")
