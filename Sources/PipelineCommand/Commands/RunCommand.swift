@@ -237,15 +237,16 @@ enum RunCommand {
     let console = RunConsole(
       log: runLog, isVerbose: arguments[verbose], showsProgress: !arguments[noProgress], library: library,
       elapsed: past?.elapsed ?? 0)
+    // Before the first line: whoever has seen it may end the run in order.
+    let early = phase.value.withLock { phase in
+      defer { phase = .running(run, console) }
+      return if case .preparing(let early) = phase { early } else { [] as [Int32] }
+    }
     if let past {
       console.takeUp(run, plan, past)
       if let signal = past.stopSignal { run.stop(signal: signal) }
     } else {
       console.start(run, plan, report: arguments[report])
-    }
-    let early = phase.value.withLock { phase in
-      defer { phase = .running(run, console) }
-      return if case .preparing(let early) = phase { early } else { [] as [Int32] }
     }
     for signal in early {
       console.stopping(signal: signal, graceTime: job.graceTime)
