@@ -130,7 +130,31 @@ public struct PathBytes: Sendable, Hashable, Comparable {
   }
 
   /// The last name of the path; empty for `/` and the empty path.
-  public var lastComponent: PathBytes { PathBytes(bytes: components.last.map(Array.init) ?? []) }
+  public var lastComponent: PathBytes {
+    guard let end = bytes.lastIndex(where: { $0 != Self.slash }) else { return PathBytes(bytes: []) }
+    let start = bytes[..<end].lastIndex(of: Self.slash).map { $0 + 1 } ?? 0
+    return PathBytes(bytes: Array(bytes[start...end]))
+  }
+
+  /// Whether an absolute path is its own normal form. Most are, and runs have millions.
+  private var isNormal: Bool {
+    guard isAbsolute else { return false }
+    return bytes.withUnsafeBufferPointer { bytes in
+      if bytes.count == 1 { return true }
+      // Where the name begins that is being looked at.
+      var start = 1
+      for end in 1...bytes.count where end == bytes.count || bytes[end] == Self.slash {
+        switch end - start {
+        case 0: return false
+        case 1: if bytes[start] == Self.dot { return false }
+        case 2: if bytes[start] == Self.dot, bytes[start + 1] == Self.dot { return false }
+        default: break
+        }
+        start = end + 1
+      }
+      return true
+    }
+  }
 
   /// The folder the path is in, as `dirname` has it: `a/b/` → `a`, `a` → `.`, `/a` → `/`.
   public var parent: PathBytes {
@@ -181,6 +205,7 @@ public struct PathBytes: Sendable, Hashable, Comparable {
   ///
   /// Where `name` is a symbolic link, `name/..` means another folder to the kernel than it does here.
   public var normalised: PathBytes {
+    if isNormal { return self }
     var names: [ArraySlice<UInt8>] = []
     for name in components where !name.elementsEqual([Self.dot]) {
       guard name.elementsEqual([Self.dot, Self.dot]) else {
@@ -201,6 +226,12 @@ public struct PathBytes: Sendable, Hashable, Comparable {
   /// Whether this path is `folder` or lies below it, by the text of both; normalise them first.
   public func isInside(_ folder: PathBytes) -> Bool {
     guard isAbsolute == folder.isAbsolute else { return false }
+    if isNormal, folder.isNormal {
+      let length = folder.bytes.count
+      guard length > 1 else { return true }
+      return bytes.count >= length && (bytes.count == length || bytes[length] == Self.slash)
+        && bytes.starts(with: folder.bytes)
+    }
     return components.starts(with: folder.components)
   }
 
