@@ -49,4 +49,4 @@ lint: ## check the layout of the Swift sources
 	swift format lint --strict --parallel --recursive Package.swift Sources Tests
 
 clean: ## remove everything built here and the demo's pictures
-	rm -rf .build pipelines/out pipelines/photos
+	rm -rf .build pipelines/out pipelines/photos pipelines/.pipeline

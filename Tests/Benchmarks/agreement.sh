@@ -17,7 +17,7 @@ export PYTHONDONTWRITEBYTECODE=1
 agreement() { "$venv/bin/python" "$benchmarks/agreement.py" "$@"; }
 masks_of() { # PHOTOS MASKS
   "$program" run "$jobs/agreement.json" --quiet --no-progress \
-    --set photos="$1" --set out="$2" --set precision="${PRECISION:-f32}"
+    --state "$work/state" --set photos="$1" --set out="$2" --set precision="${PRECISION:-f32}"
 }
 
 # Copies of the photos that have a colour profile, without it: agreement.py says why.

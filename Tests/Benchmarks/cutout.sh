@@ -20,7 +20,8 @@ cp "$corpus/cutout/00.jpg" "$cache/one/"
 ours() { # FOLDER whole|plain
   local options=
   [ "$2" = whole ] || options="--set precision=f32 --set refine=false --set decontaminate=false"
-  echo "exec '$program' run '$jobs/cutout.json' --quiet --set photos='$1' --set out='$scratch/ours' $options"
+  echo "exec '$program' run '$jobs/cutout.json' --quiet --set photos='$1' --set out='$scratch/ours' \
+    --state '$scratch/state' $options"
 }
 rembg() { # FOLDER
   echo "exec '$venv/bin/rembg' p -m u2netp '$1' '$scratch/rembg'"

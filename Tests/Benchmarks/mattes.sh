@@ -27,6 +27,7 @@ else
   need_program
   work=$(mktemp -d)
   trap 'rm -rf "$work"' EXIT
-  "$program" run "$jobs/mattes.json" --quiet --no-progress --set photos="$kept/photos" --set out="$work" "$@"
-  mattes tables "$kept" "$work"
+  "$program" run "$jobs/mattes.json" --quiet --no-progress --state "$work/state" --set photos="$kept/photos" \
+    --set out="$work/out" "$@"
+  mattes tables "$kept" "$work/out"
 fi

@@ -9,9 +9,9 @@ folder=$cache/memory-$count
 [ -f "$folder/.complete" ] || { "$venv/bin/python" "$benchmarks/memory.py" make "$folder" "$count"; touch "$folder/.complete"; }
 echo "| run | resident | change | target |"
 echo "|---|---|---|---|"
-rm -rf "$folder/out"
+rm -rf "$folder"/{out,.pipeline}
 "$venv/bin/python" "$benchmarks/memory.py" run "$folder" "$count" "$program" 1572864
 if [ -n "${GROUP:-}" ]; then
-  rm -rf "$folder/out"
+  rm -rf "$folder"/{out,.pipeline}
   "$venv/bin/python" "$benchmarks/memory.py" run "$folder" "$count" "$program" 0 "$GROUP"
 fi

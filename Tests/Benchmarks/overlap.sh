@@ -11,7 +11,7 @@ mkdir -p "$scratch"
 header
 alternate --before "rm -rf '$scratch'/*" \
   --run "ours=exec '$program' run '$jobs/chain.json' --quiet --jobs 2 \
-    --set photos='$corpus/demo' --set out='$scratch/out'" \
+    --set photos='$corpus/demo' --set out='$scratch/out' --state '$scratch/state'" \
   --expect ours="40:$scratch/out" \
   --row 'demo chain over 40 photos' cores ours - '>=1.85' \
   --row 'demo chain over 40 photos' wall ours - - \

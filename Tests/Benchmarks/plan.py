@@ -3,6 +3,7 @@
 import json
 import os
 import pathlib
+import shutil
 import subprocess
 import sys
 import time
@@ -53,6 +54,8 @@ def peak(program, folder):
 
 def first(program, folder):
     """Seconds from the start of `run` to the first picture that is done, and the resident bytes then."""
+    for left in ("out", ".pipeline"):
+        shutil.rmtree(folder / left, ignore_errors=True)
     begin = time.monotonic()
     process = subprocess.Popen(
         [program, "run", "--verbose", "--no-progress", job(folder)], stderr=subprocess.PIPE, text=True)

@@ -8,7 +8,8 @@ need_program
 rm -rf "$scratch"
 mkdir -p "$scratch"
 ours() { # FOLDER
-  echo "exec '$program' run '$jobs/thumbnails.json' --quiet --set width=128 --set photos='$1' --set out='$scratch/out'"
+  echo "exec '$program' run '$jobs/thumbnails.json' --quiet --set width=128 --set photos='$1' --set out='$scratch/out' \
+    --state '$scratch/state'"
 }
 
 header

@@ -12,7 +12,7 @@ cc -O2 -Wall -Wextra -o "$cache/bare_loop" "$benchmarks/bare_loop.c" -pthread $(
 
 contenders=()
 add_ours ours "exec '$program' run '$jobs/thumbnails.json' --quiet \
-  --set photos='$corpus/large' --set out='$scratch/ours'"
+  --set photos='$corpus/large' --set out='$scratch/ours' --state '$scratch/state'"
 contenders+=(
   --run "vipsthumbnail=cd '$corpus/large' && ls | VIPS_CONCURRENCY=1 xargs -P2 -n25 \
     vipsthumbnail -s 800x -o '$scratch/vipsthumbnail/%s.jpg[Q=80,strip]'"
