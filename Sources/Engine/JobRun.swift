@@ -154,7 +154,7 @@ public final class JobRun: Sendable {
   public func begin(_ entry: LedgerRun, _ plan: RunPlan) throws(StageError) {
     guard let history else { return }
     try history.begin(entry)
-    let dead = try history.ledger.runs(limit: 1_000).filter { $0.ended == nil && $0.id != entry.id }
+    let dead = try history.ledger.unendedRuns().filter { $0.id != entry.id }
     clearLeftovers(of: dead, plan)
     for var run in dead {
       run.ended = RunClock.now()
@@ -248,11 +248,12 @@ public final class JobRun: Sendable {
     if plan.workCount > 0 { claimEarlierOutputs(plan) }
     // Of libvips and of the lanes.
     let threads = workers * 4 + 16
+    let limits = MachineLimits.read()
     let executor = Executor(
       stages: stages,
       configuration: .init(
-        computeWorkers: workers, memoryLimit: job.memoryLimit ?? Machine.memoryForPictures(threads: threads),
-        memoryBound: MachineLimits.read().bound(forThreads: threads),
+        computeWorkers: workers, memoryLimit: job.memoryLimit ?? limits.memoryForPictures(threads: threads),
+        memoryBound: limits.bound(forThreads: threads),
         itemDeadline: .seconds(job.itemDeadline), deadline: job.deadline.map { .seconds($0) - (.now - preparing) },
         graceTime: .seconds(job.graceTime), stopsOnFailure: stopsOnFailure),
       itemCount: plan.inputs.count, run: values, protected: plan.protected,

@@ -17,8 +17,13 @@ public struct OutputRecord: Sendable, Hashable {
   public var bytes: Int
   /// 64 hex digits.
   public var sha256: String
+  /// The label of the stage that made it; the context fills it in.
+  public var stage: String
 
-  public init(place: Place, format: String, width: Int, height: Int, bytes: Int, sha256: String) {
+  public init(
+    place: Place, format: String, width: Int, height: Int, bytes: Int, sha256: String, stage: String = ""
+  ) {
+    self.stage = stage
     self.place = place
     self.format = format
     self.width = width
@@ -230,7 +235,9 @@ public struct StageContext: Sendable {
 
   /// Books an output that exists for good. False when the item was given up meanwhile; the output is not to be kept.
   public func book(_ output: OutputRecord) -> Bool {
-    journal.book(output)
+    var output = output
+    output.stage = stage
+    return journal.book(output)
   }
 
   /// Adds a fact about this item to the report.

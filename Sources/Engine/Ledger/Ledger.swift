@@ -392,6 +392,11 @@ public final class Ledger: Sendable {
     }
   }
 
+  /// Runs without an end, of all jobs: where the lock is held, those that were killed, and the holder's own.
+  public func unendedRuns() throws(StageError) -> [LedgerRun] {
+    try look { tables throws(DatabaseError) in try tables.runs("ended IS NULL", [], limit: .max) }
+  }
+
   /// Whether runs of a job may have made what was never booked, and none since then has gone through all of its items:
   /// they have no end, or one of `LedgerRun.stopsWithoutBooking`.
   public func mayHoldUnbooked(job: String) throws(StageError) -> Bool {

@@ -178,7 +178,10 @@ enum RunCommand {
     } catch {
       return fail(error)
     }
-    defer { lock.release() }
+    defer {
+      history.ledger.close()
+      lock.release()
+    }
     let run = JobRun(job: job, options: options, identity: identity, past: past, history: history)
 
     let plan: RunPlan
@@ -222,7 +225,7 @@ enum RunCommand {
     log.screen.flush()
     var entry = LedgerRun(
       id: run.values.runID, job: history.job, jobName: job.name, started: run.started, ended: nil, exitCode: nil,
-      stop: nil, counts: "", shard: run.values.shard, host: Machine.hostName, pid: getpid(),
+      stop: nil, counts: "", shard: shard?.label, host: Machine.hostName, pid: getpid(),
       version: ProgramVersion.text, reportPath: reportPlace)
     if past == nil {
       do throws(StageError) { try run.begin(entry, plan) } catch { return fail(error) }
@@ -325,7 +328,7 @@ enum RunCommand {
   private static func text(_ holder: StateLock.Holder?) -> String { holder?.description ?? "another run" }
 
   private static func lockError(_ folder: StateFolder, _ holder: StateLock.Holder?) -> StageError {
-    return StageError(
+    StageError(
       "locked", "\(text(holder)) holds the lock of \(folder.ledgerFolder.printable)", kind: .environment,
       hint: "--wait waits for its end, --if-locked skip ends without an error, --state keeps this job's state elsewhere"
     )

@@ -139,7 +139,9 @@ extension Executor {
   /// Nothing watches the time here: the parent does, and kills.
   func workAlone(on identity: ItemIdentity, for link: ParentLink) -> JSONText {
     journal?.forgetNamed()
-    let entries = ItemJournal { output in link.ask(Message.make("book", [("output", output.json)])).yes }
+    let entries = ItemJournal { output in
+      link.ask(Message.make("book", [("output", output.json), ("stage", .string(output.stage))])).yes
+    }
     var progress = ItemProgress(item: Item(identity: identity))
     func message(_ kind: String) -> JSONText {
       let snapshot = entries.snapshot

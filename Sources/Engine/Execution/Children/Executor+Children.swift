@@ -122,7 +122,9 @@ extension Executor {
               of: Message.path(message), resolved: Message.path(message, "resolved"),
               mayReplaceInputs: message["mayReplace"]?.boolValue ?? false))
         case "book":
-          answer(message["output"].flatMap { OutputRecord($0) }.map { run.journal.book($0) } ?? false)
+          var output = message["output"].flatMap { OutputRecord($0) }
+          output?.stage = message["stage"]?.stringValue ?? ""
+          answer(output.map { run.journal.book($0) } ?? false)
         case "memory":
           let begin = ContinuousClock.now
           let isGranted = waitForMemory(message["bytes"]?.numberValue?.integer ?? 0, for: run)
