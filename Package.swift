@@ -37,7 +37,7 @@ let package = Package(
       name: "Inference", dependencies: ["COpenVINO", "CVips", "JobSyntax", "Digest"],
       resources: [.embedInCode("Catalogue/models.json")]),
 
-    .target(name: "Transport", dependencies: ["CCurl"]),
+    .target(name: "Transport", dependencies: ["CCurl", "Digest", "JobSyntax"]),
 
     // Row 3.
     .target(
