@@ -68,6 +68,8 @@ public enum TemplateVariable: Sendable, Hashable {
     }
   }
 
+  public var isSecret: Bool { if case .secret = self { true } else { false } }
+
   /// Whether the value is the run's, and another in the next one.
   public var isOfTheRun: Bool { self == .runDate || self == .runID }
 

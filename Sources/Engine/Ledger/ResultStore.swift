@@ -58,6 +58,9 @@ public final class ResultStore: Sendable {
     return result
   }
 
+  /// Whether there is a whole result; it does not count as used.
+  func holds(_ key: [UInt8], paid: Bool) -> Bool { result(for: key, paid: paid) != nil }
+
   private static func read(_ file: Int32, size: Int) -> [UInt8]? {
     let bytes = [UInt8](unsafeUninitializedCapacity: size) { buffer, count in
       while count < size {

@@ -305,12 +305,38 @@ public final class RunHistory: Sendable {
   /// Goes on with a run after a crash of the program.
   public func resume(_ id: String) { runID.withLock { $0 = id } }
 
+  private var lookup: KeptLookup? {
+    results.map {
+      KeptLookup(
+        fingerprint: fingerprint, results: $0, forced: forcedFrom, forcesPaid: options.forcedStage != nil)
+    }
+  }
+
+  /// What a child needs to find the same results.
+  var forChildren: JSONText {
+    .object([
+      ("state", .string(ledger.folder.path.display)),
+      ("forced", .array(forcedFrom.sorted().map { .integer($0) })), ("forcesPaid", .bool(options.forcedStage != nil)),
+    ])
+  }
+
+  /// The child's side of `forChildren`; nil where there is nothing to find.
+  static func lookup(_ node: JSONNode?, _ job: Job) -> KeptLookup? {
+    guard let node, let state = node["state"]?.stringValue else { return nil }
+    return KeptLookup(
+      fingerprint: ChainFingerprint(job) { content(of: $0) },
+      results: ResultStore(StateFolder.locate(PathBytes(display: state)), mostBytes: job.resultBytes),
+      forced: Set((node["forced"]?.arrayValue ?? []).compactMap { $0.numberValue?.integer }),
+      forcesPaid: node["forcesPaid"]?.boolValue ?? false)
+  }
+
+  func isForced(stage: Int) -> Bool { forcedFrom.contains(stage) }
+
+  func holdsPaidResult(_ key: [UInt8]) -> Bool { results?.holds(key, paid: true) ?? false }
+
   /// Where a stage finds and leaves results for an item.
   func keptResults(of stage: Int, for item: Item) -> KeptResults? {
-    guard let results, let keys = fingerprint.keys(of: stage, item) else { return nil }
-    return KeptResults(
-      key: keys.key, paidKey: keys.paidKey, keeper: results, isRefreshed: forcedFrom.contains(stage),
-      isPaidRefreshed: options.forcedStage != nil && forcedFrom.contains(stage))
+    lookup?.keptResults(of: stage, for: item)
   }
 
   /// Makes all that was booked durable.

@@ -131,6 +131,8 @@ extension Executor {
           // Waiting is not the item's work.
           expiry += .now - begin
           answer(isGranted)
+        case "service": tell(self.answer(toService: message, for: run))
+        case "paused": expiry += .seconds(message["seconds"]?.numberValue?.double ?? 0)
         case "progress": note(message, for: run)
         case "ended":
           note(message, for: run)
@@ -150,6 +152,7 @@ extension Executor {
     let timings = ItemRecord.timings(message["stages"])
     let source = message["source"].flatMap { SourceFacts($0) }
     let ends = (message["ends"]?.arrayValue ?? []).compactMap { TailEnd($0) }
+    if message["isLimited"]?.boolValue ?? false { noteLimit() }
     run.journal.record {
       $0.warnings = warnings
       $0.mattes = mattes
