@@ -269,7 +269,10 @@ import Testing
       ], count: 5, observer: observer)
     let result = executor.execute()
     #expect(observer.records.map(\.status) == [.dropped, .deferred, .notAttempted, .unknown, .done])
-    #expect(observer.records.prefix(4).map(\.reason) == ["small", "later", "limit", "r1"])
+    #expect(observer.records.prefix(4).map(\.reason) == [
+        "small", "later", "limit",
+        "nobody knows whether it was carried out: settle it with `pipeline receipts resolve r1`",
+      ])
     #expect(result.counts.hasFailures)
   }
 }
