@@ -66,7 +66,7 @@ let package = Package(
     // What tests share: temporary folders, pictures made in code, running the program.
     .target(
       name: "TestSupport", dependencies: ["Imaging", "JobSyntax"], path: "Tests/Support",
-      exclude: ["Faulty", "standin", "requirements.txt"]),
+      exclude: ["Faulty", "peers"]),
     .testTarget(name: "JobSyntaxTests", dependencies: ["JobSyntax", "TestSupport"]),
     .testTarget(name: "ImagingTests", dependencies: ["Imaging", "TestSupport"]),
     .testTarget(name: "InferenceTests", dependencies: ["Inference", "Imaging", "TestSupport"]),
