@@ -37,23 +37,12 @@ public struct Download: Sendable {
     /// A strong entity tag, else the date of the last change: what `If-Range` takes.
     public var validator: String?
 
-    init(status: Int, lines: [String]) {
+    init(status: Int, _ headers: Headers) {
       self.status = status
-      var tag: String?
-      var date: String?
-      for line in lines {
-        guard let colon = line.firstIndex(of: ":") else { continue }
-        let name = line[..<colon].lowercased()
-        let value = Self.trimmed(line[line.index(after: colon)...])
-        switch name {
-        case "content-length": length = Int(value)
-        case "etag": tag = value.hasPrefix("W/") || value.isEmpty ? nil : value
-        case "last-modified": date = value.isEmpty ? nil : value
-        case "content-range": (rangeStart, rangeTotal) = Self.range(value)
-        default: break
-        }
-      }
-      validator = tag ?? date
+      length = headers["Content-Length"].flatMap { Int($0) }
+      if let range = headers["Content-Range"] { (rangeStart, rangeTotal) = Self.range(range) }
+      let tag = headers["ETag"].flatMap { $0.hasPrefix("W/") || $0.isEmpty ? nil : $0 }
+      validator = tag ?? headers["Last-Modified"].flatMap { $0.isEmpty ? nil : $0 }
     }
 
     /// `bytes 100-199/200` and `bytes */200` (RFC 9110, section 14.4).
@@ -61,15 +50,8 @@ public struct Download: Sendable {
       guard value.lowercased().hasPrefix("bytes ") else { return (nil, nil) }
       let parts = value.dropFirst(6).split(separator: "/", maxSplits: 1)
       guard parts.count == 2 else { return (nil, nil) }
-      let start = parts[0].split(separator: "-", maxSplits: 1).first.flatMap { Int(Self.trimmed($0)) }
-      return (start, Int(Self.trimmed(parts[1])))
-    }
-
-    private static func trimmed(_ text: some StringProtocol) -> String {
-      var rest = Substring(text)
-      while let first = rest.first, first.isWhitespace { rest.removeFirst() }
-      while let last = rest.last, last.isWhitespace { rest.removeLast() }
-      return String(rest)
+      let start = parts[0].split(separator: "-", maxSplits: 1).first.flatMap { Int(trimmed($0)) }
+      return (start, Int(trimmed(parts[1])))
     }
   }
 
@@ -81,7 +63,7 @@ public struct Download: Sendable {
   /// Throws `status` for any other status, `unreachable` and `interrupted` as they say, `address` for a redirect that is
   /// not https.
   public func run(head: (Head) -> Bool, body: (UnsafeRawBufferPointer) -> Bool) throws(TransportError) {
-    guard Self.isReady else { throw TransportError(.failed, "libcurl does not start") }
+    guard Libcurl.isReady else { throw TransportError(.failed, "libcurl does not start") }
     guard let handle = curl_easy_init() else { throw TransportError(.failed, "no memory for a request") }
     defer { curl_easy_cleanup(handle) }
     let result = withoutActuallyEscaping(head) { head in
@@ -92,24 +74,17 @@ public struct Download: Sendable {
 
   private func perform(_ handle: Handle, _ reception: Reception) -> TransportError? {
     var words = [CChar](repeating: 0, count: Int(CURL_ERROR_SIZE))
-    var lines: UnsafeMutablePointer<curl_slist>?
-    defer {
-      // The handle outlives the list, and must not keep it.
-      _ = ccurl_set_list(handle, CURLOPT_HTTPHEADER, nil)
-      curl_slist_free_all(lines)
-    }
     // Bytes as they are: a compressed answer could not be resumed.
     var headers = ["Accept-Encoding: identity"]
     if offset > 0 {
       headers.append("Range: bytes=\(offset)-")
       if let validator, !validator.contains(where: \.isNewline) { headers.append("If-Range: \(validator)") }
     }
-    for header in headers {
-      guard let longer = curl_slist_append(lines, header) else {
-        return TransportError(.failed, "no memory for a request")
-      }
-      lines = longer
-    }
+    var lines = TextList()
+    do throws(TransportError) {
+      for header in headers { try lines.append(header) }
+    } catch { return error }
+    let list = lines.pointer
     let code = words.withUnsafeMutableBufferPointer { words in
       withExtendedLifetime(reception) {
         // Ending a handle may put words there too, when the buffer is gone.
@@ -128,7 +103,7 @@ public struct Download: Sendable {
           // Signals belong to the program.
           ccurl_set_number(handle, CURLOPT_NOSIGNAL, 1),
           ccurl_set_text(handle, CURLOPT_USERAGENT, "pipeline"),
-          ccurl_set_list(handle, CURLOPT_HTTPHEADER, lines),
+          ccurl_set_list(handle, CURLOPT_HTTPHEADER, list),
           ccurl_set_header(handle, Reception.headerCallback, context),
           ccurl_set_body(handle, Reception.bodyCallback, context),
           // A server on this machine is reached directly, whatever the environment says.
@@ -137,27 +112,20 @@ public struct Download: Sendable {
         return curl_easy_perform(handle)
       }
     }
+    // The handle outlives the list, and must not keep it.
+    _ = ccurl_set_list(handle, CURLOPT_HTTPHEADER, nil)
+    _ = consume lines
     if reception.isEnded { return nil }
     let status = Int(ccurl_status(handle))
     if let refused = reception.refusedStatus ?? (code == CURLE_OK && !reception.hasHead ? status : nil) {
       return TransportError(.status, Self.words(forStatus: refused), status: refused)
     }
     guard code != CURLE_OK else { return nil }
-    let said = words.withUnsafeBytes { String(decoding: $0.prefix { $0 != 0 }, as: UTF8.self) }
-    let reason = said.isEmpty ? String(cString: curl_easy_strerror(code)) : said
-    switch code {
-    case CURLE_UNSUPPORTED_PROTOCOL, CURLE_URL_MALFORMAT:
-      return TransportError(.address, "it leads to an address that is not https (\(reason))")
-    case CURLE_COULDNT_RESOLVE_HOST, CURLE_COULDNT_RESOLVE_PROXY, CURLE_COULDNT_CONNECT:
-      return TransportError(.unreachable, reason)
-    case CURLE_PARTIAL_FILE, CURLE_RECV_ERROR, CURLE_SEND_ERROR, CURLE_GOT_NOTHING, CURLE_OPERATION_TIMEDOUT,
-      CURLE_HTTP2_STREAM, CURLE_HTTP2:
-      return TransportError(.interrupted, reason)
-    default: return TransportError(.failed, reason)
-    }
+    let reason = words.withUnsafeBytes { Libcurl.words(code, $0) }
+    let kind = Libcurl.errorCode(code)
+    return TransportError(
+      kind, kind == .address ? "it leads to an address that is not https (\(reason))" : reason)
   }
-
-  private static let isReady = ccurl_start() == CURLE_OK
 
   private static func words(forStatus status: Int) -> String {
     let meaning: String? =
@@ -171,8 +139,7 @@ public struct Download: Sendable {
     return "the server answered \(status)" + (meaning.map { ": \($0)" } ?? "")
   }
 
-  /// libcurl's handle, which Swift sees as a raw pointer.
-  private typealias Handle = UnsafeMutableRawPointer
+  private typealias Handle = Libcurl.Handle
 
   /// What libcurl's callbacks work on; used by the thread that runs the download.
   private final class Reception {
@@ -222,7 +189,7 @@ public struct Download: Sendable {
         return false
       }
       hasHead = true
-      if !head(Head(status: status, lines: lines)) { isEnded = true }
+      if !head(Head(status: status, Headers(lines: lines))) { isEnded = true }
       // The page that comes with a refusal is no part of the file.
       if status == 416 { isEnded = true }
       return !isEnded
