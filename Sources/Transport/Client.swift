@@ -65,8 +65,7 @@ public final class Client: Sendable {
     let proxy = proxies.proxy(for: url)
     if !request.allowsPrivateAddresses {
       // All that can be known through a proxy, which finds the host by itself; and a clearer word without one.
-      let number = NetworkAddress(url.host)
-      guard !url.isLoopback, number?.isPublic != false else { throw Self.privateAddress(url, number) }
+      guard !url.isPrivate else { throw Self.privateAddress(url, NetworkAddress(url.host)) }
     }
     let exchange = Exchange(
       payload: body?.payload, isIdempotent: request.method.isIdempotent, maxAnswerBytes: request.maxAnswerBytes,
@@ -98,12 +97,12 @@ public final class Client: Sendable {
     func failure(_ code: TransportError.Code, _ message: String) -> TransportError {
       TransportError(code, message, status: exchange.status, bodyMayHaveArrived: exchange.mayHaveArrived)
     }
-    if exchange.isTooLarge {
+    if exchange.isTooLarge, exchange.status ?? 0 < 400 {
       throw failure(.tooLarge, "the answer is longer than \(request.maxAnswerBytes) bytes")
     }
     if exchange.isHeadTooLarge { throw failure(.tooLarge, "the head of the answer is longer than 1 MiB") }
     // The server's refusal stands even where it hung up before it had all of the body, or we the rest of its page.
-    if let status = exchange.status, status >= 400, Libcurl.errorCode(code) == .interrupted {
+    if let status = exchange.status, status >= 400, exchange.isTooLarge || Libcurl.errorCode(code) == .interrupted {
       return Response(status: status, headers: exchange.headers, body: exchange.body, url: url)
     }
     let words = code == CURLE_OK ? "the answer has no status" : Libcurl.words(code, UnsafeRawBufferPointer(line.words))

@@ -91,6 +91,10 @@ public struct RequestURL: Sendable, Hashable {
     return NetworkAddress(host)?.isLoopback == true
   }
 
+  /// Whether the host is an address of a private, loopback, link-local, multicast, documentation or otherwise reserved
+  /// network, by its name or number alone: what a name is found to be is looked at when connecting.
+  public var isPrivate: Bool { isLoopback || NetworkAddress(host)?.isPublic == false }
+
   /// Host and port as the `Host` field has them: brackets around IPv6, no port where it is the scheme's own.
   public var authority: String {
     let name = host.contains(":") ? "[\(host)]" : host
