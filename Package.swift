@@ -46,13 +46,16 @@ let package = Package(
       dependencies: ["Imaging", "Inference", "Transport", "JobSyntax", "Digest", "CSystem"]),
 
     // Row 4. These two meet in PipelineKit and do not import each other.
-    .target(name: "Stages", dependencies: ["PipelineKit", "Imaging", "Inference", "JobSyntax", "Digest"]),
-    .target(name: "Engine", dependencies: ["PipelineKit", "Imaging", "JobSyntax", "Digest", "CSystem", "CSQLite"]),
+    .target(
+      name: "Stages", dependencies: ["PipelineKit", "Imaging", "Inference", "Transport", "JobSyntax", "Digest"]),
+    .target(
+      name: "Engine",
+      dependencies: ["PipelineKit", "Imaging", "Transport", "JobSyntax", "Digest", "CSystem", "CSQLite"]),
 
     // Row 5 and 6.
     .target(
       name: "PipelineCommand",
-      dependencies: ["Engine", "PipelineKit", "Imaging", "Inference", "JobSyntax", "CSystem"]),
+      dependencies: ["Engine", "PipelineKit", "Imaging", "Inference", "Transport", "JobSyntax", "CSystem", "Digest"]),
     .executableTarget(name: "pipeline", dependencies: ["PipelineCommand", "Stages", "PipelineKit"]),
 
     // Measures inference alone against OpenVINO's own tool; see Tests/Benchmarks/inference.sh.

@@ -52,6 +52,12 @@ public struct Job: Sendable {
   public var resultBytes: Int
   public var portable: Bool
   public var onSuccess: OnSuccess = .keep
+  public var network = NetworkOptions()
+  /// Nil where nothing may be paid.
+  public var budget: Budget?
+
+  /// What one item may cost at most, by service; empty where nothing is paid.
+  public var prices: [Price] { stages.compactMap(\.plan.price) }
 }
 
 extension [JobStage] {

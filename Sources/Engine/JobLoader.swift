@@ -2,6 +2,7 @@ import Glibc
 import Imaging
 import JobSyntax
 import PipelineKit
+import Transport
 
 /// Reads job files: syntax, variables, fields, chain; everything that can be known without a model, a credential or
 /// the network. All findings come from one pass.
@@ -121,6 +122,8 @@ public struct JobLoader: Sendable {
     ChainLinter.check(stages, isWhole: chains.isWhole, input: input, checker: &checker)
     let onSuccess =
       chains.isWhole ? JobSpec.readOnSuccess(settings, root, stages: stages, &checker) : .keep
+    if chains.isWhole { checkBudget(stages, root, &checker) }
+    checkSecrets(root, &checker)
     diagnostics += checker.diagnostics
     let found = Self.bounded(diagnostics.sortedByPlace(), file: file)
     // What waits for an unset environment variable leaves a gap without any error.
@@ -149,7 +152,8 @@ public struct JobLoader: Sendable {
       memoryLimit: limits?[JobSpec.Limits.memory] ?? nil,
       stateFolder: settings[JobSpec.state].map { folder.joining(PathBytes($0)).normalised },
       resultBytes: limits?[JobSpec.Limits.results] ?? JobSpec.Limits.results.absent ?? 0,
-      portable: settings[JobSpec.portable], onSuccess: onSuccess)
+      portable: settings[JobSpec.portable], onSuccess: onSuccess,
+      network: JobSpec.readNetwork(settings, folder: folder), budget: JobSpec.readBudget(settings))
     return LoadedJob(job: job, diagnostics: found, sources: [source])
   }
 
@@ -186,6 +190,43 @@ public struct JobLoader: Sendable {
       }
       checker.append([problem.diagnostic(path: node.path, source: (checker.file, node.range))])
     }
+  }
+
+  /// No paid call without a budget: better found now than on a bill.
+  private func checkBudget(_ stages: [JobStage], _ root: JSONNode, _ checker: inout FieldChecker) {
+    guard root["budget"] == nil, let stage = stages.first(where: { $0.plan.price != nil }),
+      let price = stage.plan.price
+    else { return }
+    let at = stage.node["stage"] ?? stage.node
+    checker.report(
+      "budget-missing",
+      "stage \"\(stage.label)\" pays \(price.provider) up to \(ServiceDesk.text(price.credits)) credits a picture, and the "
+        + "job has no \"budget\"",
+      at: at.range, path: at.path, expected: "a budget", found: "none",
+      hint: #"such as "budget": { "credits": 20 } at the top of the job"#)
+  }
+
+  /// Credentials that the environment lacks; those it has are known from here on, so that nothing shows them.
+  private func checkSecrets(_ root: JSONNode, _ checker: inout FieldChecker) {
+    func look(_ node: JSONNode) {
+      switch node.value {
+      case .string(let text):
+        for case .secret(let name) in Template.parse(text).template?.variables ?? [] {
+          if let value = environment(name), !value.isEmpty {
+            Secrets.register(value)
+          } else {
+            checker.report(
+              Self.unsetEnvironmentCode, "the environment variable \(name) is not set, or empty", at: node.range,
+              path: node.path, expected: "a value for ${secret.\(name)}", found: "nothing",
+              hint: "a run ends with exit code 4 without it", severity: .warning)
+          }
+        }
+      case .array(let elements): elements.forEach(look)
+      case .object(let members): members.map(\.value).forEach(look)
+      default: break
+      }
+    }
+    look(root)
   }
 
   private func checkTimeZone(_ settings: Settings, _ root: JSONNode, _ checker: inout FieldChecker) {

@@ -22,6 +22,8 @@ public struct RunOutcome: Sendable {
   public var finishErrors: [StageError]
   /// Why no item could be started at all.
   public var startError: StageError?
+  /// Whether items were not attempted since a limit was reached: a budget, a quota, a service that asks to wait.
+  public var isLimited = false
   /// All inputs of the job, where the run was one shard of it.
   public var list = InputsDigest()
 
@@ -32,6 +34,7 @@ public struct RunOutcome: Sendable {
     case .interrupted(let signal): 128 + signal
     // A deadline that passed while the last items ended has stopped nothing.
     case .deadline where counts[.notAttempted] > 0: 5
+    case _ where isLimited: 5
     case .deadline, .failure, nil: counts.hasFailures || !finishErrors.isEmpty ? 1 : 0
     }
   }
@@ -76,6 +79,7 @@ public final class JobRun: Sendable {
   private let claims = OutputClaims()
   private let past: PastRun?
   private let history: RunHistory?
+  private let spendingBook: SpendingBook?
   private let keepsSourceHash: Bool
   /// After so many crashes all items are worked on in children: each costs the time of a start, and pictures that were
   /// in flight for nothing.
@@ -98,9 +102,11 @@ public final class JobRun: Sendable {
   ///   - past: the run, where the program has crashed in it.
   ///   - history: what earlier runs have done, and where this one books; nil for a run that remembers nothing.
   public init(
-    job: Job, options: RunOptions, identity: RunIdentity? = nil, past: PastRun? = nil, history: RunHistory? = nil
+    job: Job, options: RunOptions, identity: RunIdentity? = nil, past: PastRun? = nil, history: RunHistory? = nil,
+    spendingBook: SpendingBook? = nil
   ) {
     self.history = history
+    self.spendingBook = spendingBook
     let identity = past?.identity ?? identity ?? .new()
     self.past = past
     self.job = job
@@ -154,7 +160,7 @@ public final class JobRun: Sendable {
   public func begin(_ entry: LedgerRun, _ plan: RunPlan) throws(StageError) {
     guard let history else { return }
     try history.begin(entry)
-    let dead = try history.ledger.runs(limit: 1_000).filter { $0.ended == nil && $0.id != entry.id }
+    let dead = try history.ledger.unendedRuns().filter { $0.id != entry.id }
     clearLeftovers(of: dead, plan)
     for var run in dead {
       run.ended = RunClock.now()
@@ -203,7 +209,8 @@ public final class JobRun: Sendable {
         [
           ("job", .string(String(decoding: jobText, as: UTF8.self))), ("file", .string(job.file)),
           ("folder", .string(job.baseFolder.display)), ("run", .string(values.runID)), ("started", .number(started)),
-          ("history", .bool(history != nil)), ("followsCutRun", .bool(values.followsCutRun)),
+          ("history", .bool(history != nil)), ("kept", history?.forChildren ?? nil),
+          ("followsCutRun", .bool(values.followsCutRun)),
           ("shard", options.shard.map { .string($0.label) } ?? nil),
         ]))
     var canTakeUp = spool?.attach(journal) ?? false
@@ -248,11 +255,14 @@ public final class JobRun: Sendable {
     if plan.workCount > 0 { claimEarlierOutputs(plan) }
     // Of libvips and of the lanes.
     let threads = workers * 4 + 16
+    let limits = MachineLimits.read()
+    let desk = try makeDesk()
     let executor = Executor(
       stages: stages,
       configuration: .init(
-        computeWorkers: workers, memoryLimit: job.memoryLimit ?? Machine.memoryForPictures(threads: threads),
-        memoryBound: MachineLimits.read().bound(forThreads: threads),
+        computeWorkers: workers, exchanges: job.network.requests,
+        memoryLimit: job.memoryLimit ?? limits.memoryForPictures(threads: threads),
+        memoryBound: limits.bound(forThreads: threads),
         itemDeadline: .seconds(job.itemDeadline), deadline: job.deadline.map { .seconds($0) - (.now - preparing) },
         graceTime: .seconds(job.graceTime), stopsOnFailure: stopsOnFailure),
       itemCount: plan.inputs.count, run: values, protected: plan.protected,
@@ -260,7 +270,7 @@ public final class JobRun: Sendable {
       observer: Recorder(
         spool: spool, journal: journal, history: history, sources: sources, plan: plan,
         keepsReport: options.keepsReport, next: observer),
-      history: history,
+      history: history, services: desk,
       items: { index in
         let item = plan.item(at: index)
         guard replaced.contains(index), case .run(let identity) = item else { return item }
@@ -292,7 +302,18 @@ public final class JobRun: Sendable {
       counts: result.counts, stop: result.stop, wallSeconds: wall,
       cpuSeconds: usage.cpuSeconds, peakBytes: usage.peakBytes, workers: workers,
       abandonedWorkers: result.hungWorkers, crashes: journal?.crashes ?? 0, finishErrors: finishErrors,
-      list: plan.list)
+      isLimited: executor.isLimited, list: plan.list)
+  }
+
+  /// What is remembered of services; nil for a run that remembers nothing.
+  private func makeDesk() throws(StageError) -> ServiceDesk? {
+    guard let history else { return nil }
+    let beginnings = RunClock.beginnings(of: started)
+    let desk = ServiceDesk(
+      ledger: history.ledger, job: history.job, run: values.runID, budget: job.budget, book: spendingBook,
+      dayBegan: beginnings.day, monthBegan: beginnings.month, isForced: { history.isForced(stage: $0) })
+    try desk.takeStock { history.holdsPaidResult($0) }
+    return desk
   }
 
   /// Keeps this run from replacing what earlier ones have made of other pictures: of those that are up to date, where
@@ -462,7 +483,7 @@ public final class JobRun: Sendable {
     let resources = StageResources(
       run: values, computeWorkers: workers, facts: facts, decodeLimits: job.decodeLimits,
       workingSpace: job.stages.reduce(WorkingSpace()) { $0.union($1.plan.workingSpace) },
-      keepsSourceHash: keepsSourceHash)
+      keepsSourceHash: keepsSourceHash, services: ServiceResources(job.network))
     var stages: [ExecutableStage] = []
     for stage in job.stages {
       do throws(StageError) {

@@ -113,7 +113,7 @@ public enum JobSpec {
 
   /// Every top-level field.
   public static let shape = ObjectShape([
-    schema, version, name, vars, input, stages, run, limits, state, onSuccess, portable,
+    schema, version, name, vars, input, stages, run, limits, network, budget, state, onSuccess, portable,
   ])
 
   /// The JSON Schema of a job file, with the registry's stages.

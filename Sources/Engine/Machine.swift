@@ -10,15 +10,6 @@ public enum Machine {
   /// Bytes of memory this process may use: the machine's, or what `ulimit -v` or a control group leaves of it.
   public static var memory: Int { MachineLimits.read().memoryBytes }
 
-  /// What pictures in flight may hold where a job says nothing: half of what is free now under the limit that leaves
-  /// least, at least 64 MiB.
-  ///
-  /// - Parameter threads: how many threads are still to be started. Under a limit of address space each takes room for
-  ///   its stack, whether it uses it or not.
-  static func memoryForPictures(threads: Int) -> Int {
-    max(64 << 20, MachineLimits.read().memoryLeft(forThreads: threads) / 2)
-  }
-
   /// Seconds of processor time used so far, those of children that have ended included, and the most bytes of memory
   /// that one process held at one time.
   static var usage: (cpuSeconds: Double, peakBytes: Int) {

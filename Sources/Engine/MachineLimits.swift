@@ -52,6 +52,13 @@ public struct MachineLimits: Sendable, Hashable {
     max(0, memory.map { left($0, forThreads: threads) }.min() ?? 0)
   }
 
+  /// What pictures in flight may hold where a job says nothing: half of what is free under the limit that leaves least,
+  /// at least 64 MiB.
+  ///
+  /// - Parameter threads: how many threads are still to be started. Under a limit of address space each takes room for
+  ///   its stack, whether it uses it or not.
+  func memoryForPictures(threads: Int) -> Int { max(64 << 20, memoryLeft(forThreads: threads) / 2) }
+
   private func left(_ limit: Memory, forThreads threads: Int) -> Int {
     limit.bytes - limit.used - (limit.kind == .addresses ? threads * Self.bytesPerThread : 0)
   }

@@ -27,6 +27,23 @@ public enum RunClock {
     return "\(parts.tm_year + 1900)-\(pad(parts.tm_mon + 1))-\(pad(parts.tm_mday))"
   }
 
+  /// When the day, and the month, of a moment began in the zone that `day` has set; seconds since 1970.
+  static func beginnings(of seconds: Double) -> (day: Double, month: Double) {
+    var time = time_t(seconds)
+    var parts = tm()
+    localtime_r(&time, &parts)
+    func beginning(day: Int32) -> Double {
+      var start = tm()
+      start.tm_year = parts.tm_year
+      start.tm_mon = parts.tm_mon
+      start.tm_mday = day
+      // Whether summer time holds then is for the zone to say.
+      start.tm_isdst = -1
+      return Double(mktime(&start))
+    }
+    return (beginning(day: parts.tm_mday), beginning(day: 1))
+  }
+
   /// `2026-05-01T02:03:04Z`.
   public static func timestamp(of seconds: Double) -> String {
     let parts = universal(seconds)

@@ -8,6 +8,16 @@ public indirect enum JSONText: Sendable {
   case array([JSONText])
   case object([(String, JSONText)])
 
+  /// The value with every text in it replaced; names of members stay.
+  public func mapStrings(_ change: (String) -> String) -> JSONText {
+    switch self {
+    case .null, .bool, .integer, .number: self
+    case .string(let text): .string(change(text))
+    case .array(let elements): .array(elements.map { $0.mapStrings(change) })
+    case .object(let members): .object(members.map { ($0.0, $0.1.mapStrings(change)) })
+    }
+  }
+
   /// The value as JSON text, on one line or, with `pretty`, over several with two spaces a level; no line break at
   /// the end.
   ///

@@ -19,11 +19,12 @@ public enum AtomicFile {
   ///   - temporaries: knows the temporary file while it exists.
   ///   - check: reads the temporary file before it gets its name; what it throws leaves nothing behind.
   ///   - mode: the file's permissions, whatever the umask; nil for 0666 less the umask.
+  ///   - isDurable: whether it is on the disk when this returns; a power cut may leave any part of one that is not.
   /// - Returns: false where `existing` is `keep` and the path was there already.
   /// - Throws: `output-*` errors of class item, with the system's words; `cancelled` once `temporaries` is sealed.
   public static func write(
     _ bytes: UnsafeRawBufferPointer, to path: PathBytes, existing: Existing = .replace, tag: String,
-    temporaries: TemporaryFiles? = nil, mode: mode_t? = nil,
+    temporaries: TemporaryFiles? = nil, mode: mode_t? = nil, isDurable: Bool = true,
     check: (_ temporary: PathBytes) throws(StageError) -> Void = { _ in }
   ) throws(StageError) -> Bool {
     let folder = path.parent
@@ -73,7 +74,7 @@ public enum AtomicFile {
     if let mode, fchmod(descriptor, mode) != 0 {
       throw failure("cannot give \(path.printable) the mode 0\(String(mode, radix: 8))", errno)
     }
-    guard fsync(descriptor) == 0 else { throw failure("cannot flush \(path.printable) to the disk", errno) }
+    if isDurable, fsync(descriptor) != 0 { throw failure("cannot flush \(path.printable) to the disk", errno) }
     isOpen = false
     // Some network file systems tell only here that the data did not fit.
     guard close(descriptor) == 0 else { throw failure("cannot write \(path.printable)", errno) }
@@ -92,7 +93,7 @@ public enum AtomicFile {
     if existing == .keep, problem == EEXIST { return false }
     guard problem == 0 else { throw failure("cannot put \(path.printable) in place", problem) }
     exists = false
-    try flush(folder: folder)
+    if isDurable { try flush(folder: folder) }
     return true
   }
 

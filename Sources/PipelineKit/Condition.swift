@@ -29,25 +29,34 @@ public enum ConditionSubject: Sendable, Hashable {
     }
   }
 
+  /// What a template calls the same; nil for what templates cannot name.
+  public var variable: TemplateVariable? {
+    switch self {
+    case .imageWidth: .imageWidth
+    case .imageHeight: .imageHeight
+    case .itemPath: .itemPath
+    case .itemDir: .itemDir
+    case .itemStem: .itemStem
+    case .itemName: .itemName
+    case .itemExt: .itemExt
+    case .itemIndex: .itemIndex
+    case .itemColumn(let column): .itemColumn(column)
+    case .imageMegapixels, .imageAspect, .imageFormat, .imageHasAlpha, .imageFrames, .matteScore, .matteCoverage: nil
+    }
+  }
+
   /// The spelling in a job file.
   public var name: String {
     switch self {
-    case .imageWidth: "image.width"
-    case .imageHeight: "image.height"
     case .imageMegapixels: "image.megapixels"
     case .imageAspect: "image.aspect"
     case .imageFormat: "image.format"
     case .imageHasAlpha: "image.hasAlpha"
     case .imageFrames: "image.frames"
-    case .itemPath: "item.path"
-    case .itemDir: "item.dir"
-    case .itemStem: "item.stem"
-    case .itemName: "item.name"
-    case .itemExt: "item.ext"
-    case .itemIndex: "item.index"
-    case .itemColumn(let column): "item.\(column)"
     case .matteScore: "matte.score"
     case .matteCoverage: "matte.coverage"
+    case .imageWidth, .imageHeight, .itemPath, .itemDir, .itemStem, .itemName, .itemExt, .itemIndex, .itemColumn:
+      variable?.name ?? ""
     }
   }
 
@@ -65,23 +74,17 @@ public enum ConditionSubject: Sendable, Hashable {
   /// One line for the reference.
   public var help: String {
     switch self {
-    case .imageWidth: "the picture's width in pixels at this stage"
-    case .imageHeight: "the picture's height in pixels at this stage"
     case .imageMegapixels: "width × height at this stage, in millions"
     case .imageAspect: "width divided by height at this stage"
     case .imageFormat:
       "the format of the input, by its content: " + PictureFormat.allCases.map(\.rawValue).joined(separator: ", ")
     case .imageHasAlpha: "whether the input has an alpha channel"
     case .imageFrames: "frames or pages in the input"
-    case .itemPath: "the input's path as found"
-    case .itemDir: "the folder of the input below the fixed part of its glob, or empty"
-    case .itemStem: "the input's file name without its ending"
-    case .itemName: "the input's file name"
-    case .itemExt: "the input's ending as written, without the dot"
-    case .itemIndex: "the input's place in the run, from 0"
     case .itemColumn: "a column of the manifest; read as a number where it is compared with one"
     case .matteScore: "the score, 0…1, of the mask made last"
     case .matteCoverage: "the subject's share of the picture, 0…1, in the mask made last"
+    case .imageWidth, .imageHeight, .itemPath, .itemDir, .itemStem, .itemName, .itemExt, .itemIndex:
+      variable?.help ?? ""
     }
   }
 

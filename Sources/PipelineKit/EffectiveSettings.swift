@@ -43,6 +43,11 @@ extension FieldType {
       return types.first { $0.mayHold(node.value) }?.effective(node) ?? node.sorted
     // The stages of tails are stages of the chain like all others.
     case .branches: return nil
+    // Another key to the same door makes no other picture.
+    case .text(.credential): return nil
+    case .named(let element):
+      guard let members = node.objectValue else { return node.sorted }
+      return .object(members.sorted { $0.key < $1.key }.map { ($0.key, element.effective($0.value)) })
     case .boolean, .integer, .number, .text, .choice, .condition, .stages, .any: return node.sorted
     }
   }

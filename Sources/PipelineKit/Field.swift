@@ -13,6 +13,10 @@ public enum TextKind: String, Sendable, Hashable {
   case percentage
   /// Width to height, such as `16:9`, read by `AspectRatio`.
   case ratio
+  /// Text with `${secret.NAME}`, which no message, report or ledger ever holds filled in.
+  case credential
+  /// Text with `${…}` filled in for each item, in which `${secret.NAME}` may stand too.
+  case secretTemplate
 }
 
 /// One value of a closed vocabulary, with its help text.
@@ -41,6 +45,8 @@ public indirect enum FieldType: Sendable {
   case choice([Choice])
   case array(FieldType, count: ClosedRange<Int>)
   case object(ObjectShape)
+  /// Names that the job chooses, with a value each.
+  case named(FieldType)
   /// One of several shapes, told apart by their JSON type.
   case oneOf([FieldType])
   /// A list of stages; its members are checked by the job's linter, which knows the registry.
@@ -228,6 +234,39 @@ extension Field where Value == Template {
   }
 }
 
+extension Field where Value == Template? {
+  public static func template(
+    _ name: String, when condition: FieldCondition? = nil, allowsSecrets: Bool = false, help: String
+  ) -> Self {
+    .init(
+      name, type: .text(allowsSecrets ? .secretTemplate : .template), absent: .some(nil), when: condition, help: help
+    ) { node, _ in node.stringValue.flatMap { Template.parse($0).template }.map { .some($0) } }
+  }
+}
+
+/// A name that a job chooses, and the text for it.
+public struct NamedTemplate: Sendable, Hashable {
+  public var name: String
+  public var template: Template
+}
+
+extension Field where Value == [NamedTemplate] {
+  /// Names and texts, in the order of the job.
+  public static func templates(
+    _ name: String, when condition: FieldCondition? = nil, allowsSecrets: Bool = false, help: String
+  ) -> Self {
+    .init(
+      name, type: .named(.text(allowsSecrets ? .secretTemplate : .template)), absent: [], when: condition, help: help
+    ) { node, _ in
+      node.objectValue?.compactMap { member in
+        member.value.stringValue.flatMap { Template.parse($0).template }.map {
+          NamedTemplate(name: member.key, template: $0)
+        }
+      }
+    }
+  }
+}
+
 extension Field where Value: FieldChoice {
   public static func choice(
     _ name: String, default value: Value?, when condition: FieldCondition? = nil, help: String
@@ -349,6 +388,7 @@ public struct Settings: Sendable {
     case .condition: Condition(node) != nil
     case .branches: node.objectValue != nil
     case .array(let element, _): node.arrayValue?.allSatisfy { isComplete($0, element, file: file) } ?? true
+    case .named(let element): node.objectValue?.allSatisfy { isComplete($0.value, element, file: file) } ?? true
     case .oneOf(let types):
       types.first { $0.mayHold(node.value) }.map { isComplete(node, $0, file: file) } ?? true
     default: true

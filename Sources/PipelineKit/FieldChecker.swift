@@ -198,6 +198,9 @@ public struct FieldChecker: Sendable {
       }
     case .object(let shape):
       check(node, against: shape, owner: "\"\(name)\"")
+    case .named(let element):
+      guard let members = node.objectValue else { return mismatch(node, name, type, unit) }
+      for member in members { check(member.value, against: element, name: "\(name).\(member.key)", unit: unit) }
     case .oneOf(let types):
       guard let match = types.first(where: { $0.mayHold(node.value) }) else { return mismatch(node, name, type, unit) }
       if case .string(let text) = node.value, type.isNumberInQuotes(text, as: match) {
@@ -229,19 +232,24 @@ public struct FieldChecker: Sendable {
     }
     for variable in template?.variables ?? [] {
       switch variable {
-      case .environment: break
+      case .environment where kind != .credential: break
+      case .secret where kind == .credential || kind == .secretTemplate: break
       case .secret:
         report(
           "secret-not-allowed", "\"\(name)\" is no credential field: ${\(variable.name)} may not stand there",
           at: node.range, path: node.path, expected: "no ${secret.…}", found: "${\(variable.name)}")
-      case .itemColumn(let column) where kind == .template:
+      case .itemColumn(let column) where kind == .template || kind == .secretTemplate:
         switch columns {
         case .unknown: break
         case .known(let names) where names.contains(column): break
         case .known, .none: reportUnknownVariable(variable.name, node, name)
         }
       default:
-        if kind != .template {
+        if kind == .credential {
+          report(
+            "variable-not-allowed", "\"\(name)\" is a credential: ${\(variable.name)} may not stand there",
+            at: node.range, path: node.path, expected: "${secret.NAME}", found: "${\(variable.name)}")
+        } else if kind != .template, kind != .secretTemplate {
           report(
             "variable-not-allowed",
             "\"\(name)\" is read once for the whole run: ${\(variable.name)} may not stand there",
@@ -250,13 +258,18 @@ public struct FieldChecker: Sendable {
         }
       }
     }
+    if kind == .credential, let template, !text.isEmpty, !template.variables.contains(where: \.isSecret) {
+      report(
+        "credential-in-job", "\"\(name)\" holds the credential itself: whoever reads the job has it", at: node.range,
+        path: node.path, hint: "put it into the environment and write ${secret.NAME}", severity: .warning)
+    }
     if text.utf8.contains(0) {
       report(
         "wrong-value", "\"\(name)\" holds a NUL character", at: node.range, path: node.path,
         expected: "text without NUL",
         found: "NUL")
     }
-    if kind != .plain && text.isEmpty {
+    if kind != .plain, kind != .secretTemplate, text.isEmpty {
       report(
         "wrong-value", "\"\(name)\" is empty", at: node.range, path: node.path,
         expected: FieldType.text(kind).description,
@@ -346,12 +359,15 @@ extension FieldType {
     case .text(.plain): "a string"
     case .text(.path): "a path"
     case .text(.template): "a text with ${…} filled in for each item"
+    case .text(.credential): "a credential, as ${secret.NAME}"
+    case .text(.secretTemplate): "a text with ${…} filled in for each item, also ${secret.NAME}"
     case .text(.percentage): "a percentage such as \"10%\""
     case .text(.ratio): "a ratio of width to height such as \"16:9\""
     case .text(.color): "a colour (#rgb, #rrggbb, #rrggbbaa, a CSS name, or \"transparent\")"
     case .choice(let choices): "one of: " + choices.map(\.name).joined(separator: ", ")
     case .array(let element, let count): "a list of \(FieldChecker.describe(count: count)): \(element.description)"
     case .object: "an object"
+    case .named(let element): "an object of names with \(element.description) each"
     case .oneOf(let types): types.map(\.description).joined(separator: ", or ")
     case .stages: "a list of stages"
     case .branches: "an object of names with a list of stages each"
@@ -388,7 +404,7 @@ extension FieldType {
   func mayHold(_ value: JSONValue) -> Bool {
     switch (self, value) {
     case (.any, _), (.boolean, .bool), (.integer, .number), (.number, .number), (.text, .string), (.choice, .string),
-      (.array, .array), (.stages, .array), (.object, .object),
+      (.array, .array), (.stages, .array), (.object, .object), (.named, .object),
       (.branches, .object), (.condition, .object):
       true
     case (.oneOf(let types), _): types.contains { $0.mayHold(value) }

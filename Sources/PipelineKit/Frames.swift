@@ -44,22 +44,52 @@ public enum FrameHandling: Sendable {
 }
 
 extension Stage {
-  /// Calls `process`, for each frame of an animation where the stage's plan says so. An item that turns out to be damaged
-  /// and whose file has changed since it was read is put off: its writer was not yet done.
+  /// Calls `process`, for each frame of an animation where the stage's plan says so; one that works in steps begins.
   ///
-  /// - Throws: what `process` throws.
+  /// - Throws: what the stage throws.
+  public func beginFrames(
+    _ item: Item, _ handling: FrameHandling, in context: StageContext
+  ) throws(StageError) -> StageStep {
+    try Self.deferringDamage(of: item) { () throws(StageError) in
+      if let stage = self as? any ExchangingStage, handling == .together || !item.isAnimated {
+        return try stage.begin(item, in: context)
+      }
+      return .outcome(try processEach(item, handling, in: context))
+    }
+  }
+
+  /// Goes on with a stage that has begun.
+  public func goOn(_ step: StageStep, _ item: Item, in context: StageContext) throws(StageError) -> StageStep {
+    try Self.deferringDamage(of: item) { () throws(StageError) in
+      switch step {
+      case .outcome: step
+      case .exchange(let body), .compute(let body): try body(context)
+      }
+    }
+  }
+
+  /// The same with all steps on this thread.
   public func processFrames(
     _ item: Item, _ handling: FrameHandling, in context: StageContext
   ) throws(StageError) -> Outcome {
+    try beginFrames(item, handling, in: context).finished(in: context)
+  }
+
+  /// An item that turns out to be damaged and whose file has changed since it was read is put off: its writer was not
+  /// yet done.
+  static func deferringDamage(
+    of item: Item, _ body: () throws(StageError) -> StageStep
+  ) throws(StageError) -> StageStep {
     do throws(StageError) {
-      return try processEach(item, handling, in: context)
+      return try body()
     } catch {
       guard error.code == ImagingError.Code.damaged.rawValue, let stamp = item.sourceStamp,
         FileStamp.of(item.identity.path) != stamp
       else { throw error }
-      return .deferred(
-        reason: "\(item.identity.name.printable) was written to or replaced since it was read, and what was read is "
-          + "damaged: \(error.message)")
+      return .outcome(
+        .deferred(
+          reason: "\(item.identity.name.printable) was written to or replaced since it was read, and what was read is "
+            + "damaged: \(error.message)"))
     }
   }
 

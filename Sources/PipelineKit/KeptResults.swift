@@ -43,6 +43,24 @@ public struct KeptResults: Sendable {
     (paid ? isPaidRefreshed : isRefreshed) ? nil : keeper.result(for: paid ? paidKey : key, paid: paid)
   }
 
+  /// The same also where the job is to do it again: for what this very run has kept.
+  func findWhateverIsForced(paid: Bool) -> [UInt8]? { keeper.result(for: paid ? paidKey : key, paid: paid) }
+
+  /// For a part of the stage's work that also follows from something else, such as which of several services does it.
+  ///
+  /// - Parameter more: what else it follows from.
+  public func narrowed(by more: [UInt8]) -> KeptResults {
+    func narrowed(_ key: [UInt8]) -> [UInt8] {
+      var hash = SHA256()
+      hash.update(counted: key)
+      hash.update(counted: more)
+      return hash.finish()
+    }
+    return KeptResults(
+      key: narrowed(key), paidKey: narrowed(paidKey), keeper: keeper, isRefreshed: isRefreshed,
+      isPaidRefreshed: isPaidRefreshed)
+  }
+
   /// Keeps a result; see `ResultKeeper.keep`.
   public func keep(_ bytes: [UInt8], paid: Bool = false) throws(StageError) {
     try keeper.keep(bytes, for: paid ? paidKey : key, paid: paid)

@@ -243,6 +243,8 @@ public enum FieldPages {
       if count.upperBound < 100_000 { members.append(("maxItems", .integer(count.upperBound))) }
       return [.object(members)]
     case .object(let shape): return [objectSchema(shape, stages: stages)]
+    case .named(let element):
+      return [.object([("type", "object"), ("additionalProperties", schema(for: element, stages: stages))])]
     case .oneOf(let types): return types.flatMap { shapesInSchema(of: $0, stages: stages) }
     case .stages: return [chainSchema(stages)]
     case .branches:

@@ -40,6 +40,32 @@ extension Stage {
   public func finish() throws(StageError) {}
 }
 
+/// A stage that leaves something at a service, which a receipt can look after.
+public protocol ReceiptedStage: Stage {
+  /// What looks after receipts of a stage with these settings; nil where its service offers nothing for it.
+  static func receiptKeeper(
+    _ settings: Settings, resources: StageResources
+  ) throws(StageError) -> (any ReceiptKeeper)?
+}
+
+/// Looks after what was sent.
+public protocol ReceiptKeeper: Sendable {
+  /// Whether it is still there, as far as the service tells.
+  ///
+  /// - Throws: where the service cannot be asked.
+  func verify(_ receipt: UploadReceipt) throws(StageError) -> ReceiptFinding
+
+  /// Takes it back. What is gone already counts as taken back.
+  func delete(_ receipt: UploadReceipt) throws(StageError)
+}
+
+/// What a look at something that was sent has shown.
+public enum ReceiptFinding: Sendable, Hashable {
+  /// It is there. `isSame`: its content is what was sent; nil where the service does not tell.
+  case present(isSame: Bool?)
+  case gone
+}
+
 /// What became of an item in a stage.
 public enum Outcome: Sendable {
   /// On to the next stage.
@@ -89,7 +115,7 @@ public enum Lane: String, Sendable, CaseIterable {
   case compute
   /// Waiting for a disk: flushing files holds no core.
   case storage
-  /// Waiting for a service.
+  /// Waiting for a service. Every stage that does has workers of its own, so that a slow service holds up no other.
   case network
 }
 
@@ -144,6 +170,19 @@ public struct Refusal: Sendable {
   }
 }
 
+/// What a stage pays for an item.
+public struct Price: Sendable, Hashable {
+  /// Who is paid, as jobs call the service.
+  public var provider: String
+  /// In the service's credits, the most that one item can cost.
+  public var credits: Double
+
+  public init(provider: String, credits: Double) {
+    self.provider = provider
+    self.credits = credits
+  }
+}
+
 /// What a stage drops items by.
 public struct ItemFilter: Sendable {
   /// Holds for items that stay.
@@ -163,6 +202,10 @@ public struct ItemFilter: Sendable {
 /// What a stage needs, gives and costs with its settings; lint, planner and executor work from this.
 public struct StagePlan: Sendable {
   public var lane: Lane
+  /// How many exchanges with a service may go on at once, of a stage that has any; see `ExchangingStage`.
+  public var exchanges: Int?
+  /// What one item may cost at most, in a service's credits; nil where nothing is paid for.
+  public var price: Price?
   /// What the item must have, all of it.
   public var accepts: ItemTraits
   /// What the item must have, any of it; empty for no such rule.
@@ -212,6 +255,8 @@ public struct StagePlan: Sendable {
     removes: ItemTraits = []
   ) {
     self.lane = lane
+    self.exchanges = nil
+    self.price = nil
     self.accepts = accepts
     self.acceptsAny = acceptsAny
     self.uses = []

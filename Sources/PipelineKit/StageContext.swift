@@ -1,6 +1,8 @@
+import Glibc
 import Imaging
 import JobSyntax
 import Synchronization
+import Transport
 
 /// A file or link that an item ended in.
 public struct OutputRecord: Sendable, Hashable {
@@ -17,8 +19,13 @@ public struct OutputRecord: Sendable, Hashable {
   public var bytes: Int
   /// 64 hex digits.
   public var sha256: String
+  /// The label of the stage that made it; the context fills it in.
+  public var stage: String
 
-  public init(place: Place, format: String, width: Int, height: Int, bytes: Int, sha256: String) {
+  public init(
+    place: Place, format: String, width: Int, height: Int, bytes: Int, sha256: String, stage: String = ""
+  ) {
+    self.stage = stage
     self.place = place
     self.format = format
     self.width = width
@@ -151,6 +158,8 @@ public struct StageResources: Sendable {
   /// How many compute workers will call the stage at once.
   public var computeWorkers: Int
   public var facts: RunFacts
+  /// For requests of any stage: connections are shared.
+  public let services: ServiceResources
   public var decodeLimits: DecodeLimits
   /// What decoded pictures are to be held in: the smallest that every stage of the chain is content with.
   public var workingSpace: WorkingSpace
@@ -162,8 +171,9 @@ public struct StageResources: Sendable {
   public init(
     run: RunValues, computeWorkers: Int, facts: RunFacts, decodeLimits: DecodeLimits = DecodeLimits(),
     workingSpace: WorkingSpace = WorkingSpace(), keepsSourceHash: Bool = false,
-    shared: SharedObjects = SharedObjects()
+    shared: SharedObjects = SharedObjects(), services: ServiceResources = ServiceResources()
   ) {
+    self.services = services
     self.run = run
     self.shared = shared
     self.decodeLimits = decodeLimits
@@ -171,6 +181,22 @@ public struct StageResources: Sendable {
     self.keepsSourceHash = keepsSourceHash
     self.computeWorkers = computeWorkers
     self.facts = facts
+  }
+}
+
+/// The time that an item has waited on purpose, which is not held against it.
+public final class Pauses: Sendable {
+  private let sum = Mutex(Duration.zero)
+  private let onPause: @Sendable (Duration) -> Void
+
+  /// - Parameter onPause: told of every part of a pause when it is over.
+  public init(onPause: @escaping @Sendable (Duration) -> Void) { self.onPause = onPause }
+
+  public var total: Duration { sum.withLock { $0 } }
+
+  func add(_ duration: Duration) {
+    sum.withLock { $0 += duration }
+    onPause(duration)
   }
 }
 
@@ -186,7 +212,10 @@ public struct StageContext: Sendable {
   public let protected: ProtectedPaths
   /// What is known about the mask made last on the item's way here.
   public let matte: MatteRecord?
+  /// What is remembered of services; nil where nothing is.
+  public private(set) var services: (any ItemServices)?
   private let cancelled: @Sendable () -> Bool
+  public let pauses: Pauses?
   private var kept: (@Sendable (Item) -> KeptResults?)?
   /// Whether the item's parts are frames of one picture: a warning of a kind that this stage gave already is left out.
   private(set) var notesFrames = false
@@ -194,8 +223,11 @@ public struct StageContext: Sendable {
   public init(
     stage: String, run: RunValues, journal: ItemJournal, temporaries: TemporaryFiles,
     claims: OutputClaims = OutputClaims(), protected: ProtectedPaths = ProtectedPaths(), matte: MatteRecord? = nil,
-    kept: (@Sendable (Item) -> KeptResults?)? = nil, cancelled: @escaping @Sendable () -> Bool = { false }
+    kept: (@Sendable (Item) -> KeptResults?)? = nil, services: (any ItemServices)? = nil, pauses: Pauses? = nil,
+    cancelled: @escaping @Sendable () -> Bool = { false }
   ) {
+    self.services = services
+    self.pauses = pauses
     self.stage = stage
     self.run = run
     self.kept = kept
@@ -213,6 +245,7 @@ public struct StageContext: Sendable {
     copy.notesFrames = true
     // One name for all frames would give each the first one's result.
     copy.kept = nil
+    copy.services = nil
     return copy
   }
 
@@ -222,19 +255,38 @@ public struct StageContext: Sendable {
   /// True once the item's time is over or its run is being stopped at once: long work should end.
   public var isCancelled: Bool { cancelled() }
 
+  /// Waits, such as for a service's leave to go on. The item's time does not pass meanwhile; being given up ends it early.
+  ///
+  /// - Parameter seconds: what is below zero counts as nothing.
+  public func pause(seconds: Double) {
+    let end = ContinuousClock.now + .seconds(max(0, min(seconds, 1e9)))
+    while !isCancelled {
+      let begin = ContinuousClock.now
+      guard begin < end else { return }
+      var slice = timespec(tv_sec: 0, tv_nsec: Int(min((end - begin) / .seconds(1), 0.05) * 1e9))
+      nanosleep(&slice, nil)
+      // As it goes: whoever watches the item's time may look at any moment.
+      pauses?.add(.now - begin)
+    }
+  }
+
   /// Notes something worth knowing about an item that goes on.
   public func warn(_ code: String, _ message: String) {
+    let message = Secrets.redacted(message)
     if notesFrames, journal.snapshot.warnings.contains(where: { $0.code == code && $0.stage == stage }) { return }
     journal.record { $0.warnings.append(ItemWarning(code: code, stage: stage, message: message)) }
   }
 
   /// Books an output that exists for good. False when the item was given up meanwhile; the output is not to be kept.
   public func book(_ output: OutputRecord) -> Bool {
-    journal.book(output)
+    var output = output
+    output.stage = stage
+    return journal.book(output)
   }
 
   /// Adds a fact about this item to the report.
   public func note(_ name: String, _ value: JSONText) {
+    let value = value.mapStrings(Secrets.redacted)
     journal.record { $0.facts[name] = value }
   }
 
@@ -296,7 +348,15 @@ public enum TemplateValues {
       return .success(Array(encoded.format.fileExtension.utf8))
     case .runDate: return .success(Array(run.runDate.utf8))
     case .runID: return .success(Array(run.runID.utf8))
-    case .secret(let name), .environment(let name):
+    case .secret(let name):
+      // Lint allows these in fields for credentials only.
+      guard let template = Template.parse("${secret.\(name)}").template else { return .success([]) }
+      do throws(StageError) {
+        return .success(Array(try Credential(template).reveal().utf8))
+      } catch {
+        return .failure(error)
+      }
+    case .environment(let name):
       return .failure(
         StageError("environment-unset", "the environment variable \(name) is not set", kind: .environment))
     }

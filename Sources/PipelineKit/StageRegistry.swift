@@ -7,6 +7,8 @@ public struct StageDescriptor: Sendable {
   public let check: @Sendable (Settings) -> [Diagnostic]
   public let ingredients: @Sendable (Settings) -> [String: String]
   public let make: @Sendable (Settings, StageResources) throws(StageError) -> any Stage
+  /// Nil for a stage that leaves no receipts.
+  public let receiptKeeper: (@Sendable (Settings, StageResources) throws(StageError) -> (any ReceiptKeeper)?)?
 
   public init<S: Stage>(_ type: S.Type) {
     spec = S.spec
@@ -14,6 +16,13 @@ public struct StageDescriptor: Sendable {
     check = { S.check($0) }
     ingredients = { S.ingredients($0) }
     make = { (settings, resources) throws(StageError) in try S(settings, resources: resources) }
+    if let receipted = type as? any ReceiptedStage.Type {
+      receiptKeeper = { (settings, resources) throws(StageError) in
+        try receipted.receiptKeeper(settings, resources: resources)
+      }
+    } else {
+      receiptKeeper = nil
+    }
   }
 
   /// The stage's fields, and those that every stage has, as an object shape.

@@ -68,14 +68,10 @@ public enum TemplateVariable: Sendable, Hashable {
     }
   }
 
+  public var isSecret: Bool { if case .secret = self { true } else { false } }
+
   /// Whether the value is the run's, and another in the next one.
   public var isOfTheRun: Bool { self == .runDate || self == .runID }
-
-  /// The variable that a condition names as its subject, such as `item.category`.
-  public init?(subject: String) {
-    guard subject.hasPrefix("item.") || subject.hasPrefix("image.") else { return nil }
-    self.init(name: subject)
-  }
 
   init?(name: String) {
     if let fixed = Self.fixed.first(where: { $0.name == name }) {

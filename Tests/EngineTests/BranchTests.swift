@@ -54,8 +54,8 @@ import Testing
     return observer.records
   }
 
-  private static func output(_ name: String) -> OutputRecord {
-    OutputRecord(place: .link(name), format: "jpeg", width: 1, height: 1, bytes: 1, sha256: "")
+  private static func output(_ name: String, stage: String = "") -> OutputRecord {
+    OutputRecord(place: .link(name), format: "jpeg", width: 1, height: 1, bytes: 1, sha256: "", stage: stage)
   }
 
   private static func books(_ name: String) -> Scripted.Body {
@@ -102,7 +102,7 @@ import Testing
     #expect(records.map(\.status) == [.failed])
     #expect(records[0].failedStage == "b/work")
     #expect(records[0].error?.code == "damaged")
-    #expect(records[0].outputs == [Self.output("a")])
+    #expect(records[0].outputs == [Self.output("a", stage: "a/write")])
     #expect(records[0].timings.map(\.stage) == ["decode", "branch", "a/work", "a/write", "b/work", "c/work"])
     #expect(records[0].warnings == [ItemWarning(code: "tail-failed", stage: "c/work", message: "no c; less")])
   }
@@ -152,7 +152,7 @@ import Testing
     #expect(record.status == .failed)
     #expect(record.error?.code == "deadline")
     #expect(record.failedStage == "b/x/write")
-    #expect(record.outputs == [Self.output("a")])
+    #expect(record.outputs == [Self.output("a", stage: "a/write")])
     #expect(!record.timings.contains { $0.stage.hasPrefix("c") })
   }
 

@@ -116,7 +116,8 @@ import Testing
   /// What was booked before an error stays in the record.
   @Test func anErrorLosesNoOutputAndNoWarning() {
     let observer = RecordingObserver()
-    let output = OutputRecord(place: .path("/out/a.jpg"), format: "jpeg", width: 2, height: 3, bytes: 4, sha256: "ab")
+    let output = OutputRecord(
+      place: .path("/out/a.jpg"), format: "jpeg", width: 2, height: 3, bytes: 4, sha256: "ab", stage: "write")
     let executor = makeExecutor(
       [
         executable("write") { item, context throws(StageError) in

@@ -12,23 +12,34 @@ import Testing
   let bench = StageBench()
 
   /// Answers as a test says, and counts how often it was asked.
-  private final class Scripted: Segmenter {
+  private final class Scripted: LocalFinder {
     let name: String
     let maker: String
     let calls = Mutex(0)
     /// Of its mask's one pixel.
     private let level: UInt8
     private let answer: @Sendable () throws(StageError) -> Double?
+    /// Whether it answers as a service does, over both lanes.
+    let isRemote: Bool
 
     /// - Parameter answer: the score of its mask; nil for nothing found.
     init(
-      _ name: String, level: UInt8 = 255, maker: String = "1",
+      _ name: String, level: UInt8 = 255, maker: String = "1", isRemote: Bool = false,
       _ answer: @escaping @Sendable () throws(StageError) -> Double?
     ) {
       self.name = name
       self.maker = maker
       self.level = level
       self.answer = answer
+      self.isRemote = isRemote
+    }
+
+    func begin(_ picture: Image, kept: KeptResults?, in context: StageContext) throws(StageError) -> SegmenterStep {
+      guard isRemote else { return .found(try find(in: picture)) }
+      return .exchange { [self] _ throws(StageError) in
+        let found = try find(in: picture)
+        return .compute { _ throws(StageError) in .found(found) }
+      }
     }
 
     func find(in picture: Image) throws(StageError) -> FoundMatte? {
@@ -52,11 +63,25 @@ import Testing
     Scripted(name) { () throws(StageError) in throw StageError("trouble", "\(name) is in trouble", kind: kind) }
   }
 
+  /// What the providers come to; the same where all of them are services.
   private func ask(
     _ providers: [(Scripted, Set<Trouble>?)], minScore: Double? = 0.5, journal: ItemJournal = ItemJournal()
   ) throws -> ProviderChain.Answer {
-    try ProviderChain(providers.map { ($0.0 as any Segmenter, $0.1) }, minScore: minScore)
-      .answer(for: Pictures.solid(2, 2, 1, 2, 3), in: bench.context("segment", journal: journal))
+    try ask(providers.map { ($0.0 as any Segmenter, $0.1) }, minScore: minScore, journal: journal)
+  }
+
+  private func ask(
+    _ providers: [(any Segmenter, Set<Trouble>?)], minScore: Double?, journal: ItemJournal
+  ) throws -> ProviderChain.Answer {
+    let context = bench.context("segment", journal: journal)
+    final class Box: Sendable { let answer = Mutex<ProviderChain.Answer?>(nil) }
+    let box = Box()
+    _ = try ProviderChain(providers, minScore: minScore)
+      .answer(for: Pictures.solid(2, 2, 1, 2, 3), kept: nil, in: context) { answer, _ in
+        box.answer.withLock { $0 = answer }
+        return .outcome(.dropped(reason: "asked"))
+      }.finished(in: context)
+    return try #require(box.answer.withLock { $0 })
   }
 
   private func model(_ answer: ProviderChain.Answer) -> String? {
@@ -228,12 +253,15 @@ import Testing
       return ready
     }
     let picture = try Pictures.solid(2, 2, 1, 2, 3)
-    let good = ProviderChain([(scored("a", 0.9), nil), (spare, [.lowScore])], minScore: 0.5)
-    _ = try good.answer(for: picture, in: bench.context("segment"))
+    _ = try ask(
+      [(scored("a", 0.9) as any Segmenter, nil), (spare, Set([Trouble.lowScore]))], minScore: 0.5,
+      journal: ItemJournal())
     #expect(counted.made.load(ordering: .relaxed) == 0)
     let group = DispatchGroup()
     for caller in 0..<8 {
-      DispatchQueue(label: "caller \(caller)").async(group: group) { _ = try? spare.find(in: picture) }
+      DispatchQueue(label: "caller \(caller)").async(group: group) { [bench] in
+        _ = try? spare.begin(picture, kept: nil, in: bench.context("segment"))
+      }
     }
     group.wait()
     #expect(counted.made.load(ordering: .relaxed) == 1)
@@ -246,8 +274,28 @@ import Testing
     }
     let picture = try Pictures.solid(2, 2, 1, 2, 3)
     for _ in 0..<2 {
-      #expect(throws: StageError.self) { try spare.find(in: picture) }
+      #expect(throws: StageError.self) { try spare.begin(picture, kept: nil, in: bench.context("segment")) }
     }
+  }
+
+  /// Services are asked over two lanes, models on the spot, in any order: who is asked, and with what result, stays.
+  @Test(arguments: [[false, true, false], [true, false, true], [true, true, true]])
+  func itMakesNoDifferenceWhereAProviderIs(remote: [Bool]) throws {
+    let low = Scripted("a", isRemote: remote[0]) { () throws(StageError) in 0.2 }
+    let failing = Scripted("b", isRemote: remote[1]) { () throws(StageError) in
+      throw StageError("trouble", "b is in trouble", kind: .temporary)
+    }
+    let good = Scripted("c", isRemote: remote[2]) { () throws(StageError) in 0.9 }
+    let unasked = Scripted("d", isRemote: true) { () throws(StageError) in 1 }
+    let answer = try ask([(low, nil), (failing, [.lowScore]), (good, [.temporary]), (unasked, [.empty])])
+    #expect(model(answer) == "c")
+    #expect([low, failing, good, unasked].map { $0.calls.withLock { $0 } } == [1, 1, 1, 0])
+    let short = try shortfall(ask([(low, nil), (failing, [.lowScore])]))
+    #expect(short.best?.record.model == "a" && short.failure.code == "trouble")
+    let broken = Scripted("e", isRemote: remote[0]) { () throws(StageError) in
+      throw StageError("damaged", "no picture", kind: .item)
+    }
+    #expect(throws: StageError.self) { _ = try ask([(broken, nil), (good, [.temporary])]) }
   }
 
   // MARK: Lint

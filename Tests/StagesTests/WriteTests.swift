@@ -37,7 +37,7 @@ import Testing
       record
         == OutputRecord(
           place: .path(PathBytes(bench.folder["out/winter/boots/shoe-3.png"])), format: "png", width: 3, height: 2,
-          bytes: bytes.count, sha256: bytes.sha256))
+          bytes: bytes.count, sha256: bytes.sha256, stage: "write"))
     #expect(record.sha256.count == 64)
     #expect(bench.temporaries.remaining.isEmpty)
   }

@@ -147,7 +147,7 @@ final class DoneSources: Sendable {
       guard FileStamp.of(identity.path) != nil,
         let known = (try? history.ledger.item(job: history.job, key: RunHistory.key(of: identity))) ?? nil,
         known.status == .done, known.outputs.count >= max(1, outputCount(identity)),
-        record.reason?.hasPrefix("up to date") == true, let hash = known.inputHash
+        record.reason?.hasPrefix(RunHistory.upToDate) == true, let hash = known.inputHash
       else { return nil }
       return SourceFacts(sha256: Hex.text(hash), stamp: known.inputStamp)
     case .dropped, .failed, .deferred, .review, .notAttempted, .unknown: return nil

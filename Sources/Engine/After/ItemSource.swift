@@ -103,7 +103,10 @@ enum ItemSource {
       if count < 0, errno == EINTR { continue }
       guard count >= 0 else { throw failure(what, errno) }
       if count == 0 { break }
-      if let number = ReportSpool.writeAll(copy, Array(piece[..<count])) { throw failure(what, number) }
+      let problem = piece.withUnsafeBytes { bytes in
+        ReportSpool.writeAll(copy, UnsafeRawBufferPointer(rebasing: bytes[..<count]))
+      }
+      if let problem { throw failure(what, problem) }
     }
     var times = [status.st_atim, status.st_mtim]
     guard fchmod(copy, status.st_mode & 0o7777) == 0 || errno == EPERM, futimens(copy, &times) == 0, fsync(copy) == 0

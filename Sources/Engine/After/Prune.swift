@@ -17,9 +17,8 @@ public struct Prune: Sendable {
     /// The input it was made from, as found.
     public var input: PathBytes
     public var action: Action
-    var stamp: FileStamp?
-    var size: Int64
-    var sha256: String
+    /// As it was booked.
+    var output: LedgerOutput
   }
 
   public internal(set) var entries: [Entry] = []
@@ -77,10 +76,7 @@ public struct Prune: Sendable {
         let action: Action =
           wanted.contains(resolver.resolve(path).stableHash) || wanted.contains(path.stableHash)
           ? .keep("another picture is written there now, or by another job") : Self.look(path, output)
-        entries.append(
-          Entry(
-            path: path, input: name, action: action, stamp: output.stamp, size: Int64(output.record.bytes),
-            sha256: output.record.sha256))
+        entries.append(Entry(path: path, input: name, action: action, output: output))
       }
       items.append((item.key, start..<entries.count))
     }
@@ -114,11 +110,13 @@ public struct Prune: Sendable {
   private static func look(_ path: PathBytes, _ output: LedgerOutput) -> Action {
     var status = stat()
     guard path.withCString({ lstat($0, &status) }) == 0 else { return .missing }
-    guard let now = FileStamp(status) else { return .keep("it is not the file any more that was written") }
-    if now == output.stamp { return .remove }
-    guard now.size == Int64(output.record.bytes), RunHistory.content(of: path).map(Hex.text) == output.record.sha256
-    else { return .keep("it was changed since it was written") }
-    return .remove
+    // A link that leads to the very same is still not what was written.
+    guard status.st_mode & S_IFMT == S_IFREG else { return .keep("it is not the file any more that was written") }
+    switch RunHistory.compare(path, output.stamp, Hex.bytes(output.record.sha256), false) {
+    case .same, .touched: return .remove
+    case .changed: return .keep("it was changed since it was written")
+    case .missing: return .missing
+    }
   }
 
   /// Removes what is to be removed, and folders that are empty then, up to the one that the job names by itself; what
@@ -128,12 +126,7 @@ public struct Prune: Sendable {
     for index in entries.indices where entries[index].action == .remove {
       let path = entries[index].path
       // Looked at again: the list may be as old as the run.
-      let output = LedgerOutput(
-        stage: "",
-        record: OutputRecord(
-          place: .path(path), format: "", width: 0, height: 0, bytes: Int(entries[index].size),
-          sha256: entries[index].sha256), stamp: entries[index].stamp)
-      entries[index].action = Self.look(path, output)
+      entries[index].action = Self.look(path, entries[index].output)
       guard entries[index].action == .remove else { continue }
       if path.withCString({ unlink($0) }) != 0 {
         entries[index].action = .keep("it could not be removed: \(String(cString: strerror(errno)))")

@@ -8,15 +8,20 @@ final class Claim: Sendable {
   private enum State { case running, settled, revoked }
   private let state = Mutex(State.running)
   let item: ItemRun
-  /// When the item's time is over.
-  let expiry: ContinuousClock.Instant
+  private let end: Mutex<ContinuousClock.Instant>
   /// The stage being worked on, for the message when the time is over.
   private let stage = Atomic<Int>(0)
 
   init(item: ItemRun, expiry: ContinuousClock.Instant) {
     self.item = item
-    self.expiry = expiry
+    end = Mutex(expiry)
   }
+
+  /// When the item's time is over.
+  var expiry: ContinuousClock.Instant { end.withLock { $0 } }
+
+  /// Gives the item more time: it has waited on purpose.
+  func extend(by duration: Duration) { end.withLock { $0 += duration } }
 
   var currentStage: Int {
     get { stage.load(ordering: .relaxed) }

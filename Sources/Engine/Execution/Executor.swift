@@ -2,6 +2,7 @@ import Dispatch
 import Imaging
 import PipelineKit
 import Synchronization
+import Transport
 
 /// Why a run stops before its last item.
 public enum StopReason: Sendable, Hashable {
@@ -65,7 +66,8 @@ final class Executor: Sendable {
   struct Configuration: Sendable {
     var computeWorkers: Int
     var storageWorkers = 4
-    var networkWorkers = 4
+    /// Exchanges that a stage has at once where its plan does not say.
+    var exchanges = 8
     var memoryLimit: Int
     /// What no picture can have, not even alone, and what sets it; nil where there is swap, or the machine, to give way.
     var memoryBound: MachineLimits.Memory?
@@ -88,9 +90,19 @@ final class Executor: Sendable {
     var usesChildren: Bool
   }
 
-  private struct Segment {
-    var lane: Lane
-    var end: Int
+  /// A queue with workers of its own.
+  private enum LaneKey: Hashable {
+    case compute, storage
+    /// Of one stage: what waits for a slow service holds up no other.
+    case network(stage: Int)
+
+    var name: String {
+      switch self {
+      case .compute: "compute"
+      case .storage: "storage"
+      case .network(let stage): "network.\(stage)"
+      }
+    }
   }
 
   private struct State {
@@ -123,16 +135,18 @@ final class Executor: Sendable {
   private let state: Mutex<State>
   private let observing = Mutex(())
   private let over = DispatchSemaphore(value: 0)
+  private let reached = Atomic<Bool>(false)
   private let admission = DispatchQueue(label: "pipeline.admission")
   private let started: ContinuousClock.Instant
   let temporaries: TemporaryFiles
   let claims: OutputClaims
   let protected: ProtectedPaths
-  private let lanes: Mutex<[Lane: WorkLane]> = Mutex([:])
+  private let lanes: Mutex<[LaneKey: WorkLane]> = Mutex([:])
   let journal: RunJournal?
   private let past: Past?
   let launcher: ChildLauncher?
   private let history: RunHistory?
+  let services: ServiceDesk?
   private let children: Mutex<ChildLane?> = Mutex(nil)
 
   /// - Parameters:
@@ -143,10 +157,11 @@ final class Executor: Sendable {
     stages: [ExecutableStage], configuration: Configuration, itemCount: Int, run: RunValues,
     protected: ProtectedPaths = ProtectedPaths(), claims: OutputClaims = OutputClaims(), journal: RunJournal? = nil,
     past: Past? = nil, launcher: ChildLauncher? = nil, observer: any RunObserver, history: RunHistory? = nil,
-    items: @escaping @Sendable (Int) -> PlannedItem
+    services: ServiceDesk? = nil, items: @escaping @Sendable (Int) -> PlannedItem
   ) {
     self.claims = claims
     self.history = history
+    self.services = services
     self.journal = journal
     self.past = past
     self.launcher = launcher
@@ -176,14 +191,11 @@ final class Executor: Sendable {
   /// - Returns: the counts, why it stopped early, how many workers did not come back in an item's time, and what went
   ///   wrong when children finished.
   func execute() -> (counts: ItemCounts, stop: StopReason?, hungWorkers: Int, finishErrors: [StageError]) {
-    let widths: [Lane: Int] = [
-      .compute: configuration.computeWorkers, .storage: configuration.storageWorkers,
-      .network: configuration.networkWorkers,
-    ]
+    let widths = laneWidths
     lanes.withLock { lanes in
-      for lane in Set(stages.map(\.plan.lane)).union([.compute]) {
-        lanes[lane] = WorkLane(name: lane.rawValue, workers: widths[lane] ?? 1) { [weak self] item, worker in
-          self?.work(item, worker, lane)
+      for (key, width) in widths {
+        lanes[key] = WorkLane(name: key.name, workers: width) { [weak self] item, worker in
+          self?.work(item, worker, key)
         }
       }
     }
@@ -219,10 +231,39 @@ final class Executor: Sendable {
 
   // MARK: Admission
 
+  /// The lanes that the chain needs, and how many workers each has.
+  private var laneWidths: [LaneKey: Int] {
+    var widths: [LaneKey: Int] = [.compute: configuration.computeWorkers]
+    for (index, stage) in stages.enumerated() {
+      if stage.plan.lane == .storage { widths[.storage] = configuration.storageWorkers }
+      if stage.plan.lane == .network || stage.plan.exchanges != nil {
+        widths[.network(stage: index)] = stage.plan.exchanges ?? configuration.exchanges
+      }
+    }
+    return widths
+  }
+
+  /// An item that has not begun.
+  private static let untouched = ItemProgress(
+    item: Item(identity: ItemIdentity(index: 0, path: PathBytes(""), name: PathBytes(""), directory: PathBytes(""))))
+
   private var admissionLimit: Int {
-    configuration.computeWorkers * 2
-      + (stages.contains { $0.plan.lane == .storage } ? configuration.storageWorkers : 0)
-      + (stages.contains { $0.plan.lane == .network } ? configuration.networkWorkers : 0)
+    laneWidths.reduce(0) { $0 + ($1.key == .compute ? $1.value * 2 : $1.value) }
+  }
+
+  /// Where an item goes on.
+  private func lane(of progress: ItemProgress) -> LaneKey? {
+    guard let stage = progress.stage else { return nil }
+    switch progress.continuation {
+    case .compute: return .compute
+    case .exchange: return .network(stage: stage)
+    case .outcome, nil: break
+    }
+    switch stages[stage].plan.lane {
+    case .compute: return .compute
+    case .storage: return .storage
+    case .network: return .network(stage: stage)
+    }
   }
 
   /// Lets items in while there is room, and ends the run after the last.
@@ -274,7 +315,7 @@ final class Executor: Sendable {
         }
       }
       switch step {
-      case .run(let item): submit(item, atStage: 0)
+      case .run(let item): submit(item, item.progress.withLock { $0 })
       case .runInChild(let item): submitToChild(item)
       case .decided(let record): end(record)
       case .wait: return
@@ -293,10 +334,20 @@ final class Executor: Sendable {
     }
   }
 
-  private func submit(_ item: ItemRun, atStage stage: Int) {
-    guard let lane = lanes.withLock({ $0[stages[stage].plan.lane] }) else { return }
-    lane.submit(item, atStage: stage)
+  /// - Parameter progress: the item's.
+  private func submit(_ item: ItemRun, _ progress: ItemProgress) {
+    guard let stage = progress.stage, let key = lane(of: progress), let lane = lanes.withLock({ $0[key] }) else {
+      return
+    }
+    // What a stage has begun comes before what it has not.
+    lane.submit(item, atStage: stage * 2 + (progress.continuation == nil ? 0 : 1))
   }
+
+  /// Whether items were not attempted since a limit was reached.
+  var isLimited: Bool { reached.load(ordering: .relaxed) }
+
+  /// Notes that a limit was reached in a child.
+  func noteLimit() { reached.store(true, ordering: .relaxed) }
 
   private func submitToChild(_ item: ItemRun) {
     let lane = children.withLock { children in
@@ -313,7 +364,7 @@ final class Executor: Sendable {
   /// From now on items are worked on in children: threads of this process have been lost in calls that do not return,
   /// with the memory they hold. What has begun here goes on here.
   private func moveToChildren() {
-    guard launcher != nil, let first = stages.first else { return }
+    guard launcher != nil, !stages.isEmpty else { return }
     let isNew = state.withLock { state in
       guard !state.usesChildren, !state.lacksChildren else { return false }
       state.usesChildren = true
@@ -321,7 +372,8 @@ final class Executor: Sendable {
     }
     guard isNew else { return }
     journal?.usesChildren = true
-    for item in lanes.withLock({ $0[first.plan.lane] })?.takeUnstarted() ?? [] { submitToChild(item) }
+    guard let key = lane(of: Self.untouched) else { return }
+    for item in lanes.withLock({ $0[key] })?.takeUnstarted() ?? [] { submitToChild(item) }
   }
 
   var mayStartChildren: Bool { state.withLock { !$0.lacksChildren } }
@@ -335,7 +387,7 @@ final class Executor: Sendable {
       state.lacksChildren = true
       return true
     }
-    if isAllowed { submit(run, atStage: 0) }
+    if isAllowed { submit(run, run.progress.withLock { $0 }) }
     return isAllowed
   }
 
@@ -344,7 +396,7 @@ final class Executor: Sendable {
 
   // MARK: Working
 
-  private func work(_ run: ItemRun, _ worker: WorkLane.Worker, _ lane: Lane) {
+  private func work(_ run: ItemRun, _ worker: WorkLane.Worker, _ key: LaneKey) {
     var progress = run.progress.withLock { $0 }
     let claim = Claim(item: run, expiry: .now + (configuration.itemDeadline - progress.spent))
     if let stage = progress.stage { claim.currentStage = stage }
@@ -353,19 +405,21 @@ final class Executor: Sendable {
     defer { worker.claim.withLock { if $0 === claim { $0 = nil } } }
     guard state.withLock({ !$0.isForced && $0.inFlight[run.index] != nil }) else { return }
 
-    while let index = progress.stage, stages[index].plan.lane == lane {
+    while let index = progress.stage, lane(of: progress) == key {
       if !reserveMemory(run, &progress, claim) { return }
       claim.currentStage = index
       journal?.enter(run.index, stage: index)
       let context = StageContext(
         stage: stages[index].label, run: self.run, journal: run.journal, temporaries: temporaries, claims: claims,
-        protected: protected, matte: progress.way.matte, kept: kept(of: index), cancelled: { claim.isRevoked })
+        protected: protected, matte: progress.way.matte, kept: kept(of: index),
+        services: services?.forItem(progress.item.identity, stage: index, label: stages[index].label),
+        pauses: Pauses { claim.extend(by: $0) }, cancelled: { claim.isRevoked })
       step(&progress, in: context)
       let snapshot = progress
       guard claim.commit({ run.progress.withLock { $0 = snapshot } }) else { return }
     }
     guard claim.settle() else { return }
-    if let next = progress.stage { submit(run, atStage: next) } else { conclude(run) }
+    if progress.stage != nil { submit(run, progress) } else { conclude(run) }
   }
 
   /// Takes an item through the stage that is next.
@@ -374,24 +428,47 @@ final class Executor: Sendable {
     let stage = stages[index]
     let start = ContinuousClock.now
     let before = context.journal.snapshot.mattes.count
-    let step: ItemProgress.Step
+    let paused = context.pauses?.total ?? .zero
+    var step: ItemProgress.Step
     do throws(StageError) {
-      if let condition = stage.condition, try !condition.holds(for: progress.item, in: context) {
+      if let continuation = progress.continuation {
+        progress.continuation = nil
+        step = .taken(try stage.stage.goOn(continuation, progress.item, in: context))
+      } else if let condition = stage.condition, try !condition.holds(for: progress.item, in: context) {
         step = .passedOver(condition)
       } else {
-        step = .outcome(try stage.stage.processFrames(progress.item, stage.plan.frames, in: context))
+        step = .taken(try stage.stage.beginFrames(progress.item, stage.plan.frames, in: context))
       }
     } catch {
-      step = .failure(error)
+      step = self.step(for: error)
     }
     let duration = ContinuousClock.now - start
-    progress.spent += duration
+    progress.spent += duration - ((context.pauses?.total ?? .zero) - paused)
     // A stage that did not work has no time in the report.
-    if case .passedOver = step {} else { progress.timings.append((stage.label, duration / .milliseconds(1))) }
+    if case .passedOver = step {} else { progress.note(duration, of: stage.label) }
+    if case .taken(let taken) = step {
+      guard case .outcome(let outcome) = taken else {
+        progress.continuation = taken
+        return
+      }
+      step = .outcome(outcome)
+    }
+    progress.isTimed = false
     let mattes = context.journal.snapshot.mattes
     if mattes.count > before { progress.way.matte = mattes.last }
     if case .outcome(.next(let next)) = step { progress.source = progress.source ?? SourceFacts(next) }
     progress.advance(step, tree, stages)
+  }
+
+  /// What an error means for the item: one that was stopped by a limit was not attempted.
+  private func step(for error: StageError) -> ItemProgress.Step {
+    var error = error
+    error.message = Secrets.redacted(error.message)
+    error.cause = error.cause.map(Secrets.redacted)
+    error.hint = error.hint.map(Secrets.redacted)
+    guard error.kind == .budget else { return .failure(error) }
+    reached.store(true, ordering: .relaxed)
+    return .outcome(.notAttempted(reason: error.description))
   }
 
   private func kept(of stage: Int) -> (@Sendable (Item) -> KeptResults?)? {
@@ -432,7 +509,7 @@ final class Executor: Sendable {
         if let waiting = run.grant.withLock({ $0 }) {
           waiting.signal()
         } else {
-          submit(run, atStage: run.progress.withLock { $0.stage } ?? 0)
+          submit(run, run.progress.withLock { $0 })
         }
       } else {
         runs += budget.release(run)
@@ -466,6 +543,7 @@ final class Executor: Sendable {
       let identity = progress.item.identity
       progress.item = Item(identity: identity)
       progress.pending = []
+      progress.continuation = nil
       return (identity, progress.timings, progress.ends, progress.source)
     }
     let entries = run.journal.snapshot

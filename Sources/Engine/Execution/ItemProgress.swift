@@ -1,4 +1,5 @@
 import PipelineKit
+import Transport
 
 /// How an item's way through one tail ended; a job without branches has one tail.
 struct TailEnd: Sendable {
@@ -22,11 +23,14 @@ struct TailEnd: Sendable {
   init?(_ outcome: Outcome, stage: String) {
     switch outcome {
     case .next: return nil
-    case .dropped(let reason): self.init(.dropped, stage: stage, reason: reason)
-    case .review(let reason): self.init(.review, stage: stage, reason: reason)
-    case .deferred(let reason): self.init(.deferred, stage: stage, reason: reason)
-    case .notAttempted(let reason): self.init(.notAttempted, stage: stage, reason: reason)
-    case .unknown(let receipt): self.init(.unknown, stage: stage, reason: receipt)
+    case .dropped(let reason): self.init(.dropped, stage: stage, reason: Secrets.redacted(reason))
+    case .review(let reason): self.init(.review, stage: stage, reason: Secrets.redacted(reason))
+    case .deferred(let reason): self.init(.deferred, stage: stage, reason: Secrets.redacted(reason))
+    case .notAttempted(let reason): self.init(.notAttempted, stage: stage, reason: Secrets.redacted(reason))
+    case .unknown(let receipt):
+      self.init(
+        .unknown, stage: stage,
+        reason: "nobody knows whether it was carried out: settle it with `pipeline receipts resolve \(receipt)`")
     }
   }
 }
@@ -93,6 +97,10 @@ struct ItemProgress: Sendable {
   var item: Item
   /// The next stage to run; nil when the last tail has ended.
   var stage: Int? = 0
+  /// How the stage goes on, where it has begun and not ended.
+  var continuation: StageStep?
+  /// Whether the last of the timings is that of the stage.
+  var isTimed = false
   /// The tails still to be gone down; the last comes next.
   var pending: [Pending] = []
   var way = Way()
@@ -107,9 +115,21 @@ struct ItemProgress: Sendable {
 
   init(item: Item) { self.item = item }
 
+  /// Adds to the time of the stage that is next.
+  mutating func note(_ duration: Duration, of label: String) {
+    if isTimed, let last = timings.indices.last {
+      timings[last].milliseconds += duration / .milliseconds(1)
+    } else {
+      timings.append((label, duration / .milliseconds(1)))
+      isTimed = true
+    }
+  }
+
   /// What became of an item in a stage.
   enum Step: Sendable {
     case outcome(Outcome)
+    /// It has come so far.
+    case taken(StageStep)
     case failure(StageError)
     /// The stage's condition does not hold.
     case passedOver(Condition)
@@ -122,6 +142,7 @@ struct ItemProgress: Sendable {
     var successors = tree.successors(of: index)
     switch step {
     case .failure(let error): return endTail(TailEnd(.failed, stage: current.label, error: error))
+    case .taken: return
     case .passedOver(let condition):
       way.passedOver = (current.label, condition)
       // The tails are the branch's: without it there is nowhere to go.

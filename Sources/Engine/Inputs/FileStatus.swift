@@ -142,6 +142,18 @@ final class OpenFile: Sendable {
 }
 
 extension PathBytes {
+  /// The names in a folder, in no order; none where it cannot be read.
+  var entryNames: [PathBytes] {
+    guard let listing = withCString({ opendir($0) }) else { return [] }
+    defer { closedir(listing) }
+    var names: [PathBytes] = []
+    while let entry = readdir(listing) {
+      let name = withUnsafeBytes(of: &entry.pointee.d_name) { PathBytes(bytes: Array($0.prefix { $0 != 0 })) }
+      if name.bytes != Array(".".utf8), name.bytes != Array("..".utf8) { names.append(name) }
+    }
+    return names
+  }
+
   /// The absolute path `path` stands for seen from `base`, without `.` and `..`.
   ///
   /// `..` after a symbolic link leads to the parent of the link's target, as it does for the kernel; the file system

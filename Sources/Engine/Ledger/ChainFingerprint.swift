@@ -48,7 +48,7 @@ struct ChainFingerprint: Sendable {
         own.update(counted: text.utf8)
       }
       let digest = own.finish()
-      let variables = Self.itemVariables(in: stage.settings.nodes.values)
+      let variables = Self.itemVariables(of: stage)
       let before = stage.predecessor.map { stages[$0] }
       let lineageVariables = Self.sorted(Set(variables).union(before?.lineageVariables ?? []))
       func lineage(_ start: [UInt8]?, _ version: String) -> [UInt8] {
@@ -131,9 +131,9 @@ struct ChainFingerprint: Sendable {
     variables.sorted { $0.name < $1.name }
   }
 
-  /// What of an item settings name, in templates and as the subject of conditions. The picture's own facts follow from
-  /// the input's content.
-  private static func itemVariables(in nodes: some Sequence<JSONNode>) -> [TemplateVariable] {
+  /// What of an item a stage names, in templates and as the subject of conditions. The picture's own facts follow from
+  /// the input's content, and the stages of tails name what they need themselves.
+  private static func itemVariables(of stage: JobStage) -> [TemplateVariable] {
     var found: Set<TemplateVariable> = []
     func note(_ variable: TemplateVariable) {
       switch variable {
@@ -145,15 +145,14 @@ struct ChainFingerprint: Sendable {
       switch node.value {
       case .string(let text): Template.parse(text).template?.variables.forEach(note)
       case .array(let elements): elements.forEach(look)
-      case .object(let members):
-        for member in members {
-          if let variable = TemplateVariable(subject: member.key) { note(variable) }
-          look(member.value)
-        }
+      case .object(let members): members.map(\.value).forEach(look)
       default: break
       }
     }
-    nodes.forEach(look)
+    for (name, node) in stage.settings.nodes where name != stage.descriptor.spec.branchesField { look(node) }
+    for condition in [stage.condition, stage.plan.filter?.condition].compactMap(\.self) {
+      condition.subjects.compactMap(\.variable).forEach(note)
+    }
     return sorted(found)
   }
 }

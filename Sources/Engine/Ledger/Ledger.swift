@@ -392,6 +392,11 @@ public final class Ledger: Sendable {
     }
   }
 
+  /// Runs without an end, of all jobs: where the lock is held, those that were killed, and the holder's own.
+  public func unendedRuns() throws(StageError) -> [LedgerRun] {
+    try look { tables throws(DatabaseError) in try tables.runs("ended IS NULL", [], limit: .max) }
+  }
+
   /// Whether runs of a job may have made what was never booked, and none since then has gone through all of its items:
   /// they have no end, or one of `LedgerRun.stopsWithoutBooking`.
   public func mayHoldUnbooked(job: String) throws(StageError) -> Bool {
@@ -456,14 +461,39 @@ public final class Ledger: Sendable {
   /// Credits that a provider took since a time, with what open calls may have cost.
   ///
   /// - Parameters:
-  ///   - account: nil for all.
+  ///   - provider: nil for all, as are account and run.
   ///   - time: seconds since 1970.
   public func creditsSpent(
-    provider: String, account: String? = nil, since time: Double
+    provider: String? = nil, account: String? = nil, since time: Double, run: String? = nil
   ) throws(StageError) -> Double {
     try look { tables throws(DatabaseError) in
-      try tables.creditsSpent(provider: provider, account: account, since: time)
+      try tables.creditsSpent(provider: provider, account: account, run: run, since: time)
     }
+  }
+
+  /// All calls for one request.
+  func calls(request: [UInt8]) throws(StageError) -> [PastCall] {
+    try look { tables throws(DatabaseError) in try tables.calls(request: request) }
+  }
+
+  /// Calls that nobody knows the end of; while a run goes on, those under way too.
+  public func unsettledCalls() throws(StageError) -> [UnsettledCall] {
+    try look { tables throws(DatabaseError) in try tables.unsettledCalls() }
+  }
+
+  /// Has the next run make a call again of which nobody knows how it ended. What it may have cost stays booked.
+  public func retry(call number: Int64) throws(StageError) {
+    try writing().perform { tables throws(DatabaseError) in try tables.retry(call: number, at: RunClock.now()) }
+  }
+
+  /// Books a receipt. When this returns, it is on the disk.
+  public func keep(_ receipt: Receipt) throws(StageError) {
+    try writing().perform { tables throws(DatabaseError) in try tables.book(receipt) }
+  }
+
+  /// Forgets a receipt: what it was for has not arrived, or is to be sent again.
+  public func remove(receipt id: String) throws(StageError) {
+    try writing().perform { tables throws(DatabaseError) in try tables.remove(receipt: id) }
   }
 
   // MARK: The whole

@@ -3,15 +3,16 @@ import PipelineKit
 
 /// One output of an item, as it was when it was booked.
 public struct LedgerOutput: Sendable, Hashable {
-  /// The label of the stage that made it.
-  public var stage: String
   public var record: OutputRecord
   /// Nil for what is no local file.
   public var stamp: FileStamp?
 
+  /// The label of the stage that made it.
+  public var stage: String { record.stage }
+
   public init(stage: String, record: OutputRecord, stamp: FileStamp? = nil) {
-    self.stage = stage
     self.record = record
+    self.record.stage = stage
     self.stamp = stamp
   }
 }

@@ -57,6 +57,11 @@ enum LedgerSchema {
       job TEXT NOT NULL, name BLOB NOT NULL, target BLOB, time REAL NOT NULL, PRIMARY KEY (job, name)
     ) WITHOUT ROWID;
     """,
+    """
+    CREATE INDEX callsOfRequest ON paidCalls (request);
+    CREATE INDEX creditsOfRun ON credits (run);
+    CREATE INDEX creditsByTime ON credits (time);
+    """,
   ]
 
   /// What a file is, by its header and whether it has tables.

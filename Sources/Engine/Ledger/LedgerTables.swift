@@ -522,19 +522,70 @@ final class LedgerTables: @unchecked Sendable {
     return found
   }
 
-  func creditsSpent(provider: String, account: String?, since time: Double) throws(DatabaseError) -> Double {
-    let values: [SQLValue] = [.text(provider), account.map { .text($0) } ?? .null, .real(time)]
+  func creditsSpent(
+    provider: String?, account: String?, run: String?, since time: Double
+  ) throws(DatabaseError) -> Double {
+    // Only the conditions that are asked for, so that each has its index.
+    var conditions: [String] = []
+    var values: [SQLValue] = []
+    for case (let column, let value?) in [("provider", provider), ("account", account), ("run", run)] {
+      conditions.append("\(column) = ?")
+      values.append(.text(value))
+    }
+    values.append(.real(time))
+    func text(_ conditions: [String]) -> String { conditions.joined(separator: " AND ") }
     var sum = 0.0
     for query in [
-      "SELECT total(amount) FROM credits WHERE provider = ?1 AND (?2 IS NULL OR account = ?2) AND time >= ?3",
-      """
-      SELECT total(amount) FROM paidCalls
-      WHERE ended IS NULL AND provider = ?1 AND (?2 IS NULL OR account = ?2) AND began >= ?3
-      """,
+      "SELECT total(amount) FROM credits WHERE " + text(conditions + ["time >= ?"]),
+      "SELECT total(amount) FROM paidCalls WHERE " + text(conditions + ["began >= ?", "ended IS NULL"]),
     ] {
       try database.run(query, values) { sum += $0.real(0) }
     }
     return sum
+  }
+
+  /// All calls for one request, in the order in which they were begun.
+  func calls(request: [UInt8]) throws(DatabaseError) -> [PastCall] {
+    var found: [PastCall] = []
+    try database.run(
+      "SELECT number, run, ended, outcome FROM paidCalls WHERE request = ? ORDER BY number", [.blob(request)]
+    ) { row throws(DatabaseError) in
+      guard let outcome = row.isNull(2) ? .open : PastCall.Outcome(rawValue: row.text(3)) else {
+        throw .damage("call \(row.integer(0)) has no outcome")
+      }
+      found.append(PastCall(number: row.integer(0), run: row.text(1), outcome: outcome))
+    }
+    return found
+  }
+
+  /// Calls that nobody knows the end of.
+  func unsettledCalls() throws(DatabaseError) -> [UnsettledCall] {
+    var found: [UnsettledCall] = []
+    try database.run(
+      """
+      SELECT number, run, job, key, stage, provider, account, request, amount, began FROM paidCalls
+      WHERE ended IS NULL OR outcome = 'unknown' ORDER BY number
+      """
+    ) { row in
+      found.append(
+        UnsettledCall(
+          number: row.integer(0),
+          call: PaidCall(
+            run: row.text(1), job: row.text(2), key: row.blob(3), stage: row.text(4), provider: row.text(5),
+            account: row.text(6), request: row.blob(7), amount: row.real(8), began: row.real(9))))
+    }
+    return found
+  }
+
+  /// Has an unknown call made again by the next run. What it may have cost stays booked.
+  func retry(call number: Int64, at time: Double) throws(DatabaseError) {
+    try finish(call: number, .unknown, at: time)
+    try database.run(
+      "UPDATE paidCalls SET outcome = 'retried' WHERE number = ? AND outcome = 'unknown'", [.integer(number)])
+  }
+
+  func remove(receipt id: String) throws(DatabaseError) {
+    try database.run("DELETE FROM receipts WHERE id = ?", [.text(id)])
   }
 
   // MARK: The whole

@@ -16,24 +16,16 @@ enum Leftovers {
     let prefixes = runs.map { Array(".pipeline-\($0)-".utf8) }
     var count = 0
     func look(_ folder: PathBytes, goesDeep: Bool) {
-      guard let listing = folder.withCString({ opendir($0) }) else { return }
-      defer { closedir(listing) }
-      let descriptor = dirfd(listing)
-      while let entry = readdir(listing) {
-        let kind = Int(entry.pointee.d_type)
-        withUnsafeBytes(of: &entry.pointee.d_name) { buffer in
-          let name = buffer.prefix { $0 != 0 }
-          let isOurs = name.suffix(4).elementsEqual(".tmp".utf8) && prefixes.contains { name.starts(with: $0) }
-          if isOurs, kind == DT_REG || kind == DT_UNKNOWN {
-            let terminated = Array(name) + [0]
-            terminated.withUnsafeBytes { bytes in
-              if let path = bytes.assumingMemoryBound(to: CChar.self).baseAddress, unlinkat(descriptor, path, 0) == 0 {
-                count += 1
-              }
-            }
-          } else if goesDeep, kind == DT_DIR, name.first != UInt8(ascii: ".") {
-            look(folder.joining(PathBytes(bytes: Array(name))), goesDeep: true)
-          }
+      for name in folder.entryNames {
+        let bytes = name.bytes
+        let isOurs = bytes.suffix(4).elementsEqual(".tmp".utf8) && prefixes.contains { bytes.starts(with: $0) }
+        guard isOurs || goesDeep && bytes.first != UInt8(ascii: ".") else { continue }
+        let path = folder.joining(name)
+        guard case .success(let status) = FileStatus.of(path.bytes, followingLinks: false) else { continue }
+        if isOurs, status.kind == .regular {
+          if path.withCString({ unlink($0) }) == 0 { count += 1 }
+        } else if goesDeep, status.kind == .folder {
+          look(path, goesDeep: true)
         }
       }
     }

@@ -18,7 +18,6 @@ public final class ResultStore: Sendable {
   private let folder: StateFolder
   /// Bytes that results which were not paid for may take.
   public let mostBytes: Int
-  private let counter = Atomic<Int>(0)
   private let owner: FileOwner
 
   public init(_ folder: StateFolder, mostBytes: Int) {
@@ -58,6 +57,9 @@ public final class ResultStore: Sendable {
     futimens(file, nil)
     return result
   }
+
+  /// Whether there is a whole result; it does not count as used.
+  func holds(_ key: [UInt8], paid: Bool) -> Bool { result(for: key, paid: paid) != nil }
 
   private static func read(_ file: Int32, size: Int) -> [UInt8]? {
     let bytes = [UInt8](unsafeUninitializedCapacity: size) { buffer, count in
@@ -116,53 +118,16 @@ public final class ResultStore: Sendable {
       }
     }
     let whole = Self.header(of: bytes, key: key) + bytes
-    if paid {
+    let result: Result<Void, StageError> = whole.withUnsafeBytes { bytes in
       do throws(StageError) {
-        try write(whole, path)
-      } catch {
-        throw Self.failure(path, error.description)
-      }
-    } else {
-      keepLoosely(whole, path)
-    }
-  }
-
-  private func write(_ bytes: [UInt8], _ path: PathBytes) throws(StageError) {
-    let result: Result<Void, StageError> = bytes.withUnsafeBytes { bytes in
-      do throws(StageError) {
-        _ = try AtomicFile.write(bytes, to: path, tag: owner.tag, mode: 0o600)
+        // Of what was not paid for a part may be left by a power cut: the checksum tells.
+        _ = try AtomicFile.write(bytes, to: path, tag: owner.tag, mode: 0o600, isDurable: paid)
         return .success(())
       } catch {
         return .failure(error)
       }
     }
-    try result.get()
-  }
-
-  /// Writes without a flush; whoever reads sees all of it or nothing, and after a power cut the checksum tells.
-  private func keepLoosely(_ bytes: [UInt8], _ path: PathBytes) {
-    var temporary: PathBytes
-    var file: Int32
-    repeat {
-      let number = counter.add(1, ordering: .relaxed).newValue
-      temporary = path.parent.joining(".pipeline-\(owner.tag)-u\(number).tmp")
-      file = temporary.withCString { open($0, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0o600) }
-      // Left by an earlier life of this same process.
-    } while file < 0 && errno == EEXIST
-    guard file >= 0 else { return }
-    var isWhole = bytes.withUnsafeBytes { bytes in
-      var rest = bytes[...]
-      while !rest.isEmpty {
-        let count = Glibc.write(file, UnsafeRawBufferPointer(rebasing: rest).baseAddress, rest.count)
-        if count < 0, errno == EINTR { continue }
-        guard count > 0 else { return false }
-        rest = rest.dropFirst(count)
-      }
-      return true
-    }
-    if close(file) != 0 { isWhole = false }
-    let isNamed = isWhole && temporary.withCString { from in path.withCString { rename(from, $0) == 0 } }
-    if !isNamed { _ = temporary.withCString { unlink($0) } }
+    if paid, case .failure(let error) = result { throw Self.failure(path, error.description) }
   }
 
   private static func failure(_ path: PathBytes, _ cause: String) -> StageError {
@@ -183,9 +148,9 @@ public final class ResultStore: Sendable {
   private func entries(paid: Bool, temporary: (PathBytes, stat) -> Void = { _, _ in }) -> [Entry] {
     var entries: [Entry] = []
     let root = root(paid: paid)
-    for first in Self.names(in: root) where first.bytes.count == 2 && Hex.bytes(first.display) != nil {
+    for first in root.entryNames where first.bytes.count == 2 && Hex.bytes(first.display) != nil {
       let folder = root.joining(first)
-      for name in Self.names(in: folder) {
+      for name in folder.entryNames {
         let path = folder.joining(name)
         var status = stat()
         guard path.withCString({ lstat($0, &status) }) == 0, status.st_mode & S_IFMT == S_IFREG else { continue }
@@ -198,17 +163,6 @@ public final class ResultStore: Sendable {
       }
     }
     return entries
-  }
-
-  private static func names(in folder: PathBytes) -> [PathBytes] {
-    guard let listing = folder.withCString({ opendir($0) }) else { return [] }
-    defer { closedir(listing) }
-    var names: [PathBytes] = []
-    while let entry = readdir(listing) {
-      names.append(
-        withUnsafeBytes(of: &entry.pointee.d_name) { PathBytes(bytes: Array($0.prefix { $0 != 0 })) })
-    }
-    return names
   }
 
   /// How many results there are and how many bytes they take.

@@ -185,15 +185,18 @@ public final class RunHistory: Sendable {
       }
     }
     switch known.status {
-    case .dropped: return .upToDate("up to date: dropped before" + (known.detail.map { " (\($0))" } ?? ""))
-    case .review: return .upToDate("up to date: put aside for review before")
+    case .dropped: return .upToDate(Self.upToDate + ": dropped before" + (known.detail.map { " (\($0))" } ?? ""))
+    case .review: return .upToDate(Self.upToDate + ": put aside for review before")
     default:
       let after = went.map {
         $0.target.map { "; its source was moved to \($0.printable)" } ?? "; its source was deleted"
       }
-      return .upToDate("up to date" + (after ?? ""))
+      return .upToDate(Self.upToDate + (after ?? ""))
     }
   }
+
+  /// How the reason begins that an item which is up to date is skipped for, in reports and after a crash too.
+  static let upToDate = "up to date"
 
   private func settingsChange(since known: LedgerItem) throws(StageError) -> String {
     guard let text = try ledger.chain(known.chain), let labels = fingerprint.changes(since: text), !labels.isEmpty
@@ -203,14 +206,15 @@ public final class RunHistory: Sendable {
     return "settings or files changed of stage " + labels.map { "\"\($0)\"" }.joined(separator: ", ")
   }
 
-  private enum Comparison {
+  /// Whether a file is still what was seen.
+  enum Comparison {
     case same
     /// With a stamp that stands for the content from now on; nil where it was changed only a moment ago.
     case touched(FileStamp?)
     case changed, missing
   }
 
-  private static func compare(
+  static func compare(
     _ path: PathBytes, _ stamp: FileStamp?, _ digest: @autoclosure () -> [UInt8]?, _ checksContent: Bool
   ) -> Comparison {
     guard let now = FileStamp.of(path) else { return .missing }
@@ -272,7 +276,7 @@ public final class RunHistory: Sendable {
     for output in record.outputs {
       var stamp: FileStamp?
       if case .path(let path) = output.place { stamp = FileStamp.of(path) }
-      outputs.append(LedgerOutput(stage: "", record: output, stamp: stamp))
+      outputs.append(LedgerOutput(stage: output.stage, record: output, stamp: stamp))
     }
     // What was written before and is not replaced is still known by it.
     if outputs.isEmpty, record.status != .done, let old = try? ledger.item(job: job, key: Self.key(of: identity)) {
@@ -301,12 +305,38 @@ public final class RunHistory: Sendable {
   /// Goes on with a run after a crash of the program.
   public func resume(_ id: String) { runID.withLock { $0 = id } }
 
+  private var lookup: KeptLookup? {
+    results.map {
+      KeptLookup(
+        fingerprint: fingerprint, results: $0, forced: forcedFrom, forcesPaid: options.forcedStage != nil)
+    }
+  }
+
+  /// What a child needs to find the same results.
+  var forChildren: JSONText {
+    .object([
+      ("state", .string(ledger.folder.path.display)),
+      ("forced", .array(forcedFrom.sorted().map { .integer($0) })), ("forcesPaid", .bool(options.forcedStage != nil)),
+    ])
+  }
+
+  /// The child's side of `forChildren`; nil where there is nothing to find.
+  static func lookup(_ node: JSONNode?, _ job: Job) -> KeptLookup? {
+    guard let node, let state = node["state"]?.stringValue else { return nil }
+    return KeptLookup(
+      fingerprint: ChainFingerprint(job) { content(of: $0) },
+      results: ResultStore(StateFolder.locate(PathBytes(display: state)), mostBytes: job.resultBytes),
+      forced: Set((node["forced"]?.arrayValue ?? []).compactMap { $0.numberValue?.integer }),
+      forcesPaid: node["forcesPaid"]?.boolValue ?? false)
+  }
+
+  func isForced(stage: Int) -> Bool { forcedFrom.contains(stage) }
+
+  func holdsPaidResult(_ key: [UInt8]) -> Bool { results?.holds(key, paid: true) ?? false }
+
   /// Where a stage finds and leaves results for an item.
   func keptResults(of stage: Int, for item: Item) -> KeptResults? {
-    guard let results, let keys = fingerprint.keys(of: stage, item) else { return nil }
-    return KeptResults(
-      key: keys.key, paidKey: keys.paidKey, keeper: results, isRefreshed: forcedFrom.contains(stage),
-      isPaidRefreshed: options.forcedStage != nil && forcedFrom.contains(stage))
+    lookup?.keptResults(of: stage, for: item)
   }
 
   /// Makes all that was booked durable.

@@ -92,16 +92,12 @@ public struct StateFolder: Sendable, Hashable {
   public static func ledgers(in path: PathBytes) -> [StateFolder] {
     let whole = locate(path)
     var shards: [(index: Int, count: Int)] = []
-    if let listing = whole.path.withCString({ opendir($0) }) {
-      defer { closedir(listing) }
-      while let entry = readdir(listing) {
-        let name = withUnsafeBytes(of: &entry.pointee.d_name) { String(decoding: $0.prefix { $0 != 0 }, as: UTF8.self) }
-        let parts = name.split(separator: "-", omittingEmptySubsequences: false)
-        guard parts.count == 4, parts[0] == "shard", parts[2] == "of", let index = Int(parts[1]),
-          let count = Int(parts[3]), name == "shard-\(index)-of-\(count)"
-        else { continue }
-        shards.append((index, count))
-      }
+    for name in whole.path.entryNames.compactMap(\.string) {
+      let parts = name.split(separator: "-", omittingEmptySubsequences: false)
+      guard parts.count == 4, parts[0] == "shard", parts[2] == "of", let index = Int(parts[1]),
+        let count = Int(parts[3]), name == "shard-\(index)-of-\(count)"
+      else { continue }
+      shards.append((index, count))
     }
     shards.sort { ($0.count, $0.index) < ($1.count, $1.index) }
     return ([whole] + shards.map { locate(path, shard: $0) }).filter { folder in

@@ -152,7 +152,7 @@ public final class StateLock: Sendable {
     var buffer = [UInt8](repeating: 0, count: 16_384)
     let count = pread(file, &buffer, buffer.count, 0)
     let (root, _) = StrictJSON.parse(SourceFile(name: "lock", text: Array(buffer.prefix(max(0, count)))))
-    guard let root, let pid = root["pid"]?.number.flatMap({ Int32(exactly: $0) }),
+    guard let root, let pid = (root["pid"]?.numberValue?.double).flatMap({ Int32(exactly: $0) }),
       let host = root["host"]?.stringValue
     else {
       return question.l_pid > 0 ? Holder(pid: question.l_pid, host: "") : nil
@@ -164,7 +164,7 @@ public final class StateLock: Sendable {
     }
     return Holder(
       pid: pid, host: host, run: root["run"]?.stringValue, job: root["job"]?.stringValue,
-      started: root["started"]?.number)
+      started: root["started"]?.numberValue?.double)
   }
 
   private static func write(_ holder: Holder, to file: Int32) {
@@ -189,8 +189,4 @@ public final class StateLock: Sendable {
       "state-lock", "\(path.printable) cannot be locked", kind: .environment, cause: words,
       hint: "choose another folder with --state DIR")
   }
-}
-
-extension JSONNode {
-  fileprivate var number: Double? { if case .number(let number) = value { number.double } else { nil } }
 }

@@ -9,11 +9,33 @@ struct OutputNames: Sendable {
     /// What its encoder gives.
     var ending: String?
     /// A copy of the input, for items that leave the chain there.
-    var isCopy = false
+    var isCopy: Bool
     /// What is known beforehand and decides whether an item comes here: conditions and filters on the way.
-    var conditions: [Condition] = []
+    var conditions: [Condition]
     /// Whether nothing but these conditions keeps an item from coming here.
-    var isCertain = true
+    var isCertain: Bool
+    /// Whether its names are known before the run. Reading every input only to plan would double the work; the run proves
+    /// the others.
+    let isNamedBeforehand: Bool
+
+    init(
+      stage: JobStage, template: Template, ending: String?, isCopy: Bool = false, conditions: [Condition],
+      isCertain: Bool = true
+    ) {
+      self.stage = stage
+      self.template = template
+      self.ending = ending
+      self.isCopy = isCopy
+      self.conditions = conditions
+      self.isCertain = isCertain
+      isNamedBeforehand = template.variables.allSatisfy { variable in
+        switch variable {
+        case .ext: ending != nil
+        case .itemHash, .imageWidth, .imageHeight: false
+        default: true
+        }
+      }
+    }
 
     var mayReplaceInputs: Bool { stage.plan.mayReplaceInputs && !isCopy }
     /// Where the template stands in the job.
@@ -50,7 +72,7 @@ struct OutputNames: Sendable {
           Writer(stage: stage, template: template, ending: ending, conditions: conditions, isCertain: isCertain))
       }
       for template in stage.plan.copies {
-        writers.append(Writer(stage: stage, template: template, isCopy: true, conditions: conditions))
+        writers.append(Writer(stage: stage, template: template, ending: nil, isCopy: true, conditions: conditions))
       }
     }
     self.writers = writers
@@ -124,15 +146,7 @@ struct OutputNames: Sendable {
   /// - Throws: what the run would fail the item with: a name that no file system takes, or that leads elsewhere.
   func path(_ writer: Int, for identity: ItemIdentity) throws(StageError) -> PathBytes? {
     let (template, ending) = (writers[writer].template, writers[writer].ending)
-    // Reading every input only to plan would double the work; the run proves these names.
-    let isKnown = template.variables.allSatisfy { variable in
-      switch variable {
-      case .ext: ending != nil
-      case .itemHash, .imageWidth, .imageHeight: false
-      default: true
-      }
-    }
-    guard isKnown else { return nil }
+    guard writers[writer].isNamedBeforehand else { return nil }
     return try OutputPath.resolve(template, in: run.baseFolder) { variable in
       if variable == .ext, let ending { return .success(Array(ending.utf8)) }
       return TemplateValues.value(of: variable, identity: identity, run: run, item: nil)
@@ -155,21 +169,14 @@ struct OutputNames: Sendable {
   /// or named by the template itself.
   var openEndedFolders: Set<PathBytes> {
     var folders: Set<PathBytes> = []
-    for writer in writers where writer.template.variables.contains(where: { !isKnown($0, writer.ending) }) {
+    for writer in writers
+    where !writer.isNamedBeforehand || writer.template.variables.contains(where: \.isOfTheRun) {
       var fixed: [UInt8] = []
       if case .literal(let bytes) = writer.template.segments.first { fixed = bytes }
       guard let end = fixed.lastIndex(of: UInt8(ascii: "/")), end > 0 else { continue }
       folders.insert(run.baseFolder.joining(PathBytes(bytes: Array(fixed[..<end]))).normalised)
     }
     return folders
-  }
-
-  private func isKnown(_ variable: TemplateVariable, _ ending: String?) -> Bool {
-    switch variable {
-    case .ext: ending != nil
-    case .itemHash, .imageWidth, .imageHeight, .runDate, .runID: false
-    default: true
-    }
   }
 
   /// How many files are written of an item, whatever is found in its picture. One that keeps what is there already counts
@@ -185,16 +192,7 @@ struct OutputNames: Sendable {
   /// Whether there are names that only the run knows, and whether such a one keeps what is there already: whose that is,
   /// nobody has booked.
   var hasUnknownNames: (any: Bool, kept: Bool) {
-    let unknown = writers.filter { writer in
-      !writer.isCopy
-        && writer.template.variables.contains { variable in
-          switch variable {
-          case .ext: writer.ending == nil
-          case .itemHash, .imageWidth, .imageHeight: true
-          default: false
-          }
-        }
-    }
+    let unknown = writers.filter { !$0.isCopy && !$0.isNamedBeforehand }
     return (!unknown.isEmpty, unknown.contains { $0.stage.plan.existing == .skip })
   }
 

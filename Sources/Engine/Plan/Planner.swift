@@ -111,12 +111,14 @@ public struct Planner {
     }
     try withoutActuallyEscaping(note) { (onSkip) throws(InputError) in
       let cursor = InputWalker([job.input], base: job.inputFolder).cursor(onSkip: onSkip)
-      while let item = try cursor.next() { inputs.append(item) }
+      while let item = try cursor.next() {
+        inputs.append(item)
+        plan.list.add(item.name)
+      }
       links += cursor.linkedFolders
     }
     for link in links { matcher.add(link: link, resolver: &resolver) }
     inputs.finish()
-    for input in inputs { plan.list.add(input.name) }
     plan.inputs = inputs
     switch job.input {
     // A walk meets no file twice.
@@ -274,13 +276,9 @@ public struct Planner {
   /// Shards do not see each other's claims on names that only the run knows: one could replace what another has made of
   /// a picture that is already gone.
   private mutating func refuseUnknownNames() {
-    guard shard != nil, names.hasUnknownNames.any, let writer = names.writers.first(where: { !$0.isCopy }) else {
-      return
-    }
-    switch job.onSuccess {
-    case .keep: return
-    case .move, .delete: break
-    }
+    guard shard != nil, job.onSuccess.changesSources, names.hasUnknownNames.any,
+      let writer = names.writers.first(where: { !$0.isCopy })
+    else { return }
     refuse(
       "names-of-shards",
       "with --shard and \"onSuccess\" every output needs a name that is known before the run: shards could replace each "

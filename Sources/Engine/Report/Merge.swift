@@ -209,35 +209,8 @@ public struct MergedReport: Sendable {
   ///
   /// - Throws: `report-failed` of class environment.
   public func write(to path: PathBytes) throws(StageError) {
-    func failure(_ number: Int32) -> StageError {
-      StageError(
-        "report-failed", "the report \(path.printable) could not be written", kind: .environment,
-        cause: String(cString: strerror(number)))
+    try ReportSpool.replace(path, tag: "merge-\(getpid())") { output in
+      forEachPiece { ReportSpool.writeAll(output, $0) }
     }
-    let temporary = path.parent.joining(".pipeline-merge-\(getpid()).tmp")
-    let output = temporary.withCString { open($0, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0o666) }
-    guard output >= 0 else { throw failure(errno) }
-    var isKept = false
-    defer {
-      close(output)
-      if !isKept { _ = temporary.withCString { unlink($0) } }
-    }
-    let problem = forEachPiece { piece in
-      var rest = piece
-      while !rest.isEmpty {
-        let count = Glibc.write(output, rest.baseAddress, rest.count)
-        if count < 0 {
-          if errno == EINTR { continue }
-          return errno
-        }
-        rest = UnsafeRawBufferPointer(rebasing: rest[count...])
-      }
-      return nil
-    }
-    if let problem { throw failure(problem) }
-    guard fsync(output) == 0 || errno == EINVAL else { throw failure(errno) }
-    guard temporary.withCString({ from in path.withCString { rename(from, $0) } }) == 0 else { throw failure(errno) }
-    isKept = true
-    try AtomicFile.flush(folder: path.parent)
   }
 }

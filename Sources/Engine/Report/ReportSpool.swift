@@ -169,14 +169,11 @@ final class ReportSpool: Sendable {
   func write(to path: PathBytes, run: JSONText, tag: String) throws(StageError) {
     let (order, memory) = state.withLock { ($0.order, $0.memory) }
     try AtomicFile.makeFolders(path.parent)
-    let temporary = path.parent.joining(".pipeline-\(tag)-report.tmp")
-    let output = temporary.withCString { open($0, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0o666) }
-    guard output >= 0 else { throw Self.failure(path, errno) }
-    var isKept = false
-    defer {
-      close(output)
-      if !isKept { _ = temporary.withCString { unlink($0) } }
-    }
+    try Self.replace(path, tag: "\(tag)-report") { output in put(order, memory, run, output) }
+  }
+
+  /// Writes the report to an open file; answers an error number, or nil.
+  private func put(_ order: [Place?], _ memory: [UInt8], _ run: JSONText, _ output: Int32) -> Int32? {
     var buffer = Array("{\n\"run\": \(run.rendered(pretty: true)),\n\"items\": [".utf8)
     var isFirst = true
     for case let place? in order {
@@ -187,19 +184,38 @@ final class ReportSpool: Sendable {
         buffer += memory[place.offset..<place.offset + length]
       } else {
         var piece = [UInt8](repeating: 0, count: length)
-        if let number = Self.readAll(descriptor, &piece, at: place.offset) { throw Self.failure(path, number) }
+        if let number = Self.readAll(descriptor, &piece, at: place.offset) { return number }
         buffer += piece
       }
       if buffer.count > 1 << 20 {
-        if let number = Self.writeAll(output, buffer) { throw Self.failure(path, number) }
+        if let number = Self.writeAll(output, buffer) { return number }
         buffer.removeAll(keepingCapacity: true)
       }
     }
     buffer += Array("\n]\n}\n".utf8)
-    if let number = Self.writeAll(output, buffer) { throw Self.failure(path, number) }
-    guard fsync(output) == 0 || errno == EINVAL else { throw Self.failure(path, errno) }
+    return Self.writeAll(output, buffer)
+  }
+
+  /// Puts a report in the place of what is at a path, whole or not at all. A file system that cannot flush is taken as
+  /// it is.
+  ///
+  /// - Parameters:
+  ///   - tag: goes into the temporary name.
+  ///   - body: writes it to the open file; answers an error number, or nil.
+  /// - Throws: `report-failed` of class environment.
+  static func replace(_ path: PathBytes, tag: String, _ body: (Int32) -> Int32?) throws(StageError) {
+    let temporary = path.parent.joining(".pipeline-\(tag).tmp")
+    let output = temporary.withCString { open($0, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0o666) }
+    guard output >= 0 else { throw failure(path, errno) }
+    var isKept = false
+    defer {
+      close(output)
+      if !isKept { _ = temporary.withCString { unlink($0) } }
+    }
+    if let number = body(output) { throw failure(path, number) }
+    guard fsync(output) == 0 || errno == EINVAL else { throw failure(path, errno) }
     guard temporary.withCString({ from in path.withCString { rename(from, $0) } }) == 0 else {
-      throw Self.failure(path, errno)
+      throw failure(path, errno)
     }
     isKept = true
     try AtomicFile.flush(folder: path.parent)
@@ -213,21 +229,23 @@ final class ReportSpool: Sendable {
 
   /// The error number, or nil when all was written: at an offset, or where the last write ended.
   static func writeAll(_ descriptor: Int32, _ bytes: [UInt8], at offset: Int? = nil) -> Int32? {
-    bytes.withUnsafeBytes { all in
-      var done = 0
-      while done < all.count {
-        let rest = UnsafeRawBufferPointer(rebasing: all[done...])
-        let count =
-          offset.map { pwrite(descriptor, rest.baseAddress, rest.count, off_t($0 + done)) }
-          ?? Glibc.write(descriptor, rest.baseAddress, rest.count)
-        if count < 0 {
-          if errno == EINTR { continue }
-          return errno
-        }
-        done += count
+    bytes.withUnsafeBytes { writeAll(descriptor, $0, at: offset) }
+  }
+
+  static func writeAll(_ descriptor: Int32, _ bytes: UnsafeRawBufferPointer, at offset: Int? = nil) -> Int32? {
+    var done = 0
+    while done < bytes.count {
+      let rest = UnsafeRawBufferPointer(rebasing: bytes[done...])
+      let count =
+        offset.map { pwrite(descriptor, rest.baseAddress, rest.count, off_t($0 + done)) }
+        ?? Glibc.write(descriptor, rest.baseAddress, rest.count)
+      if count < 0 {
+        if errno == EINTR { continue }
+        return errno
       }
-      return nil
+      done += count
     }
+    return nil
   }
 
   /// The error number, or nil when all was read.

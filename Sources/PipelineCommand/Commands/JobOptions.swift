@@ -47,6 +47,13 @@ enum JobOptions {
     return loader
   }
 
+  /// The same where a wrong command line is an error like others.
+  static func usageLoader(_ arguments: ParsedArguments, _ registry: StageRegistry) throws(StageError) -> JobLoader {
+    do throws(UsageError) { return try loader(arguments, registry) } catch {
+      throw StageError("command-line", error.message, kind: .usage, hint: error.hint)
+    }
+  }
+
   /// The place of a problem with inputs in the job file, and its exit code.
   static func diagnostics(
     _ error: InputError, _ loaded: LoadedJob, usesOwnInput: Bool

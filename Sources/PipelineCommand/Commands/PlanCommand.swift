@@ -125,6 +125,7 @@ enum PlanCommand {
       total += "; shard \(shard.index) of \(shard.count), \(plan.list.count) in all"
     }
     output.print(total)
+    for price in charges(plan, run.job) { output.print(price.text) }
     let passed = plan.skippedInputs
     guard passed.total > 0 else { return }
     output.print("passed over: \(passed.summary)")
@@ -133,6 +134,20 @@ enum PlanCommand {
       for example in examples { output.print("  " + Wording.oneLine(example.text)) }
       let more = (passed.counts[reason] ?? 0) - examples.count
       if more > 0 { output.print("  and \(more) more: \(reason.text)") }
+    }
+  }
+
+  /// What may be paid for: every picture that has work to do may need every service of the chain; what was paid for
+  /// before is not paid for again.
+  private static func charges(
+    _ plan: RunPlan, _ job: Job
+  ) -> [(provider: String, credits: Double, text: String)] {
+    job.prices.map { price in
+      let credits = price.credits * Double(plan.workCount)
+      var text =
+        "\(price.provider): at most \(Wording.credits(credits)), \(Wording.credits(price.credits)) a picture"
+      if let budget = job.budget?.credits { text += "; the budget of a run is \(Wording.credits(budget))" }
+      return (price.provider, credits, text)
     }
   }
 
@@ -192,6 +207,13 @@ enum PlanCommand {
                 ("examples", .array((passed.examples[reason] ?? []).map { .string($0.path.display) })),
               ])
             }
+          })
+      ),
+      (
+        "charges",
+        .array(
+          charges(plan, run.job).map {
+            .object([("provider", .string($0.provider)), ("mostCredits", .number($0.credits))])
           })
       ),
       ("findings", .array(plan.findings.map { renderer.jsonValue($0) })),

@@ -15,6 +15,10 @@ enum RunCommand {
     "log-format", help: "how standard error is written: for people, or one JSON object a line (default text)")
   static let quiet = Flag("quiet", help: "says nothing unless something failed")
   static let verbose = Flag("verbose", help: "a line for every picture, with the time of each stage")
+  static let budgetLedger = Option<String>.text(
+    "budget-ledger", "FILE",
+    help:
+      "a file that all shards and machines book in what they pay: needed for budget.perDay and perMonth with --shard")
   static let noProgress = Flag("no-progress", help: "no progress bar and no progress lines")
 
   static let command = Command(
@@ -30,11 +34,11 @@ enum RunCommand {
       "Two runs with one state folder exclude each other: the second exits with 75 and says who holds the lock, unless "
         + "--wait or --if-locked says otherwise.",
       "Exit codes: 0 everything done, or nothing to do; 1 some pictures failed; 2 wrong command line; 3 wrong job file; "
-        + "4 cannot start (library, model, variable or input missing, state folder not writable); 5 stopped at the run's "
-        + "deadline; 75 another run holds the lock; 129, 130, 143 interrupted by SIGHUP, SIGINT, SIGTERM.",
+        + "4 cannot start (library, model, variable or input missing, state folder not writable); 5 stopped at a limit "
+        + "(the run's deadline, the budget, a service's quota or wait); 75 another run holds the lock; 129, 130, 143 interrupted by SIGHUP, SIGINT, SIGTERM.",
     ],
     operand: JobOptions.job,
-    options: [JobOptions.set, JobOptions.input, JobOptions.shard, jobs, failFast, PruneOption.prune]
+    options: [JobOptions.set, JobOptions.input, JobOptions.shard, jobs, failFast, PruneOption.prune, budgetLedger]
       + StateOptions.deciding
       + StateOptions.locking + [
         report, logFormat, quiet, verbose, noProgress,
@@ -142,6 +146,12 @@ enum RunCommand {
       return (loaded.diagnostics.hasErrors ? ExitCode.wrongJob : .cannotStart).rawValue
     }
 
+    let book: SpendingBook?
+    do throws(StageError) {
+      book = try Self.spendingBook(arguments[budgetLedger], job, shard)
+    } catch {
+      return fail(error)
+    }
     var options = RunOptions()
     options.jobs = arguments[jobs]
     options.shard = shard
@@ -178,8 +188,11 @@ enum RunCommand {
     } catch {
       return fail(error)
     }
-    defer { lock.release() }
-    let run = JobRun(job: job, options: options, identity: identity, past: past, history: history)
+    defer {
+      history.ledger.close()
+      lock.release()
+    }
+    let run = JobRun(job: job, options: options, identity: identity, past: past, history: history, spendingBook: book)
 
     let plan: RunPlan
     do throws(PlanError) {
@@ -222,7 +235,7 @@ enum RunCommand {
     log.screen.flush()
     var entry = LedgerRun(
       id: run.values.runID, job: history.job, jobName: job.name, started: run.started, ended: nil, exitCode: nil,
-      stop: nil, counts: "", shard: run.values.shard, host: Machine.hostName, pid: getpid(),
+      stop: nil, counts: "", shard: shard?.label, host: Machine.hostName, pid: getpid(),
       version: ProgramVersion.text, reportPath: reportPlace)
     if past == nil {
       do throws(StageError) { try run.begin(entry, plan) } catch { return fail(error) }
@@ -312,6 +325,20 @@ enum RunCommand {
     }
   }
 
+  /// What several runs spend together.
+  private static func spendingBook(
+    _ path: String?, _ job: Job, _ shard: Shard?
+  ) throws(StageError) -> SpendingBook? {
+    if let path {
+      return try SpendingBook((PathBytes.currentFolder ?? "/").joining(PathBytes(path)).normalised)
+    }
+    guard shard != nil, let budget = job.budget, budget.spansRuns, !job.prices.isEmpty else { return nil }
+    throw StageError(
+      "budget-shards",
+      "budget.perDay and budget.perMonth count what all shards spend, and each shard knows only its own ledger",
+      kind: .job, hint: "--budget-ledger FILE names a file that all of them share")
+  }
+
   /// What earlier runs have done.
   private static func history(
     _ job: Job, _ folder: StateFolder, _ options: HistoryOptions
@@ -325,7 +352,7 @@ enum RunCommand {
   private static func text(_ holder: StateLock.Holder?) -> String { holder?.description ?? "another run" }
 
   private static func lockError(_ folder: StateFolder, _ holder: StateLock.Holder?) -> StageError {
-    return StageError(
+    StageError(
       "locked", "\(text(holder)) holds the lock of \(folder.ledgerFolder.printable)", kind: .environment,
       hint: "--wait waits for its end, --if-locked skip ends without an error, --state keeps this job's state elsewhere"
     )
@@ -344,7 +371,7 @@ enum RunCommand {
     }
     var options = RunOptions()
     options.jobs = 1
-    JobRun(job: job, options: options, identity: beginning.identity).serve(link)
+    JobRun(job: job, options: options, identity: beginning.identity).serve(link, beginning)
   }
 
   /// A value shared with the handler of signals.

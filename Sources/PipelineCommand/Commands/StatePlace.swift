@@ -1,5 +1,6 @@
 import Engine
 import Glibc
+import Imaging
 import JobSyntax
 import PipelineKit
 
@@ -25,7 +26,7 @@ enum StatePlace {
     guard file.withCString({ stat($0, &status) }) == 0 else {
       throw failure("cannot read \(PathBytes(job).printable): \(String(cString: strerror(errno)))")
     }
-    guard status.st_mode & S_IFMT == S_IFREG, let text = read(file) else {
+    guard let text = try? EncodedPicture.read(path: file.bytes, maxBytes: 256 << 20).array else {
       throw failure(
         "\(PathBytes(job).printable) is not a job file", hint: "name a job file, or a state folder with --state DIR")
     }
@@ -39,21 +40,6 @@ enum StatePlace {
 
   private static func failure(_ message: String, hint: String? = nil) -> StageError {
     StageError("state-place", message, kind: .environment, hint: hint)
-  }
-
-  private static func read(_ path: PathBytes) -> [UInt8]? {
-    let file = path.withCString { open($0, O_RDONLY | O_CLOEXEC) }
-    guard file >= 0 else { return nil }
-    defer { close(file) }
-    var result: [UInt8] = []
-    var piece = [UInt8](repeating: 0, count: 1 << 16)
-    while result.count < 16 << 20 {
-      let count = Glibc.read(file, &piece, piece.count)
-      guard count >= 0 else { return nil }
-      if count == 0 { return result }
-      result += piece[..<count]
-    }
-    return nil
   }
 
   /// Takes the lock of a ledger for a command; nil where another holds it, which is said.

@@ -1,6 +1,7 @@
 import Engine
 import JobSyntax
 import PipelineKit
+import Transport
 
 /// How lines on standard error are written.
 enum LogFormat: String, CaseIterable, Sendable {
@@ -25,13 +26,13 @@ struct RunLog: Sendable {
     guard !isQuiet || level == .error else { return }
     switch format {
     case .text:
-      if let text { screen.log(text) }
+      if let text { screen.log(Secrets.redacted(text)) }
     case .json:
       var members: [(String, JSONText)] = [
         ("time", .string(Self.timestamp())), ("level", .string(level.rawValue)), ("event", .string(event)),
       ]
       if let text, !fields.contains(where: { $0.0 == "message" }) { members.append(("message", .string(text))) }
-      screen.log(Self.visible(JSONText.object(members + fields).rendered()))
+      screen.log(Self.visible(JSONText.object(members + fields).mapStrings(Secrets.redacted).rendered()))
     }
   }
 

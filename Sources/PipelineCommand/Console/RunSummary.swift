@@ -47,6 +47,12 @@ struct RunSummary: Sendable {
           ? "1 worker was left behind in a call that did not return"
           : "\(outcome.abandonedWorkers) workers were left behind in calls that did not return")
     }
+    if outcome.isLimited {
+      lines.append(
+        paint(
+          "a limit was reached: \(Wording.count(outcome.counts[.notAttempted], "picture")) left for the next run"
+            + (tally.limit.map { " (\(Wording.oneLine($0)))" } ?? ""), "33"))
+    }
     if let stop = stopText { lines.append(paint(stop, "33")) }
     for error in outcome.finishErrors {
       lines.append(paint("failed:", "1;31") + " " + Wording.oneLine(error.description))

@@ -37,6 +37,8 @@ struct RunTally: Sendable {
   /// The first pictures that were put aside for a person, with the reasons.
   private(set) var reviews: [(input: String, reason: String)] = []
   private(set) var reviewCount = 0
+  /// Why the first picture was not attempted.
+  private(set) var limit: String?
   /// Failures beyond the groups kept.
   private(set) var otherFailures = 0
   private var failurePlaces: [String: Int] = [:]
@@ -67,7 +69,8 @@ struct RunTally: Sendable {
     case .review:
       reviewCount += 1
       if reviews.count < Self.mostExamples { reviews.append((input, record.reason ?? "")) }
-    case .done, .skipped, .dropped, .notAttempted: break
+    case .notAttempted: if limit == nil { limit = record.reason }
+    case .done, .skipped, .dropped: break
     }
     var seen: Set<String> = []
     for warning in record.warnings where seen.insert(warning.code + warning.stage).inserted {

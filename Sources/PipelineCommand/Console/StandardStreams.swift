@@ -1,4 +1,5 @@
 import Glibc
+import Transport
 
 /// The descriptors 0 to 2 and what is behind them.
 enum StandardStreams {
@@ -35,12 +36,12 @@ enum StandardStreams {
 
   /// A line for people on standard error.
   static func complain(_ text: String) {
-    var text = "pipeline: " + Wording.oneLine(text) + "\n"
+    var text = "pipeline: " + Wording.oneLine(Secrets.redacted(text)) + "\n"
     text.withUTF8 { _ = write(UnsafeRawBufferPointer($0), to: 2) }
   }
 
   static func writeError(_ text: String) {
-    var text = text
+    var text = Secrets.redacted(text)
     text.withUTF8 { _ = write(UnsafeRawBufferPointer($0), to: 2) }
   }
 }
@@ -53,7 +54,7 @@ final class ResultOutput: @unchecked Sendable {
   private var failure: Int32?
 
   func print(_ text: String) {
-    buffer += text.utf8
+    buffer += Secrets.redacted(text).utf8
     buffer.append(UInt8(ascii: "\n"))
     if buffer.count > 1 << 16 { flush() }
   }

@@ -12,8 +12,34 @@ protocol Segmenter: Sendable {
   /// masks that another maker made are not taken for this one's.
   var maker: String { get }
 
+  /// Begins to look for the subject of a picture, on the compute lane.
+  ///
+  /// - Parameter kept: where what was paid for is kept, for this segmenter alone; nil where nothing is.
+  func begin(_ picture: Image, kept: KeptResults?, in context: StageContext) throws(StageError) -> SegmenterStep
+}
+
+/// How far a segmenter has come.
+enum SegmenterStep: Sendable {
+  /// The mask, judged; nil when nothing was found.
+  case found(FoundMatte?)
+  /// The item ends here: nobody knows whether a call was carried out.
+  case ended(Outcome)
+  /// To go on on the network lane.
+  case exchange(@Sendable (StageContext) throws(StageError) -> SegmenterStep)
+  /// To go on on the compute lane.
+  case compute(@Sendable (StageContext) throws(StageError) -> SegmenterStep)
+}
+
+/// A segmenter on this machine, which has its answer at once.
+protocol LocalFinder: Segmenter {
   /// The mask of a picture's subject, judged; nil when nothing was found.
   func find(in picture: Image) throws(StageError) -> FoundMatte?
+}
+
+extension LocalFinder {
+  func begin(_ picture: Image, kept: KeptResults?, in context: StageContext) throws(StageError) -> SegmenterStep {
+    .found(try find(in: picture))
+  }
 }
 
 /// A mask and how far it can be trusted.
@@ -47,7 +73,7 @@ enum Judge: String, FieldChoice {
 }
 
 /// A model on this machine, whose masks are judged.
-struct JudgedModel: Segmenter {
+struct JudgedModel: LocalFinder {
   let local: LocalSegmenter
   let isSeparate: Bool
   let judge: Judge

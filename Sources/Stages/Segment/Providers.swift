@@ -183,45 +183,126 @@ struct ProviderChain: Sendable {
   /// The first provider's; the others run on the same machine with the same libraries.
   var maker: String { entries.first?.segmenter.maker ?? "" }
 
-  /// Asks for a picture's mask.
-  ///
-  /// - Throws: errors that no other provider is asked for, such as a picture that the chain is wrong for.
-  func answer(for picture: Image, in context: StageContext) throws(StageError) -> Answer {
+  /// How far the providers have been asked.
+  private struct Asked: Sendable {
+    var next = 0
     var trouble: Trouble?
     var best: FoundMatte?
     var failure: StageError?
     var reasons: [String] = []
-    for entry in entries {
+  }
+
+  /// Asks for a picture's mask.
+  ///
+  /// - Parameters:
+  ///   - kept: where results are kept, of the whole stage.
+  ///   - then: goes on with the answer, on the compute lane.
+  /// - Throws: errors that no other provider is asked for, such as a picture that the chain is wrong for.
+  func answer(
+    for picture: Image, kept: KeptResults?, in context: StageContext,
+    then: @escaping @Sendable (Answer, StageContext) throws(StageError) -> StageStep
+  ) throws(StageError) -> StageStep {
+    try ask(Asked(), picture, kept, context, then)
+  }
+
+  private func ask(
+    _ asked: Asked, _ picture: Image, _ kept: KeptResults?, _ context: StageContext,
+    _ then: @escaping @Sendable (Answer, StageContext) throws(StageError) -> StageStep
+  ) throws(StageError) -> StageStep {
+    var asked = asked
+    while asked.next < entries.count {
+      let entry = entries[asked.next]
       if let on = entry.on {
-        guard let trouble, on.contains(trouble) else { continue }
+        guard let trouble = asked.trouble, on.contains(trouble) else {
+          asked.next += 1
+          continue
+        }
       }
       guard !context.isCancelled else {
         throw StageError("cancelled", "the picture was given up before its mask was made")
       }
+      let own = kept?.narrowed(by: Array("provider \(asked.next)".utf8))
+      let step: SegmenterStep
       do throws(StageError) {
-        guard let found = try entry.segmenter.find(in: picture) else {
-          trouble = .empty
-          reasons.append("\(entry.segmenter.name) found nothing")
-          continue
-        }
-        for record in [found.record] + found.named { context.note(matte: record) }
-        guard let minScore, found.record.score < minScore else { return .found(found) }
-        trouble = .lowScore
-        reasons.append(
-          "\(entry.segmenter.name) made a mask of score \(Self.text(found.record.score)), below \(Self.text(minScore))")
-        // At the same score the later one, which was meant for the hard pictures.
-        if found.record.score >= best?.record.score ?? 0 { best = found }
+        step = try entry.segmenter.begin(picture, kept: own, in: context)
       } catch {
-        guard let kind = Trouble(error) else { throw error }
-        trouble = kind
-        failure = error
-        reasons.append("\(entry.segmenter.name) failed: \(error.message)")
-        if entries.count > 1 { context.warn(Segment.providerFailed, "\(entry.segmenter.name): \(error.description)") }
+        try take(error, entry, &asked, context)
+        continue
+      }
+      switch step {
+      case .found(let found):
+        if let answer = take(found, entry, &asked, context) { return try then(answer, context) }
+      case .ended(let outcome): return .outcome(outcome)
+      case .exchange, .compute: return follow(step, entry, asked, picture, kept, then)
       }
     }
-    return .shortfall(
-      Shortfall(
-        best: best, trouble: trouble ?? .empty, error: failure, reason: reasons.joined(separator: "; ")))
+    return try then(
+      .shortfall(
+        Shortfall(
+          best: asked.best, trouble: asked.trouble ?? .empty, error: asked.failure,
+          reason: asked.reasons.joined(separator: "; "))), context)
+  }
+
+  /// Goes on with a provider that is being asked, and after it with the next.
+  private func follow(
+    _ step: SegmenterStep, _ entry: Entry, _ asked: Asked, _ picture: Image, _ kept: KeptResults?,
+    _ then: @escaping @Sendable (Answer, StageContext) throws(StageError) -> StageStep
+  ) -> StageStep {
+    let body: @Sendable (StageContext) throws(StageError) -> SegmenterStep
+    switch step {
+    case .ended(let outcome): return .outcome(outcome)
+    case .found(let found):
+      return .compute { context throws(StageError) in
+        var asked = asked
+        if let answer = take(found, entry, &asked, context) { return try then(answer, context) }
+        return try ask(asked, picture, kept, context, then)
+      }
+    case .exchange(let next), .compute(let next): body = next
+    }
+    let go: @Sendable (StageContext) throws(StageError) -> StageStep = { context throws(StageError) in
+      do throws(StageError) {
+        return follow(try body(context), entry, asked, picture, kept, then)
+      } catch {
+        var asked = asked
+        try take(error, entry, &asked, context)
+        let now = asked
+        return .compute { context throws(StageError) in try ask(now, picture, kept, context, then) }
+      }
+    }
+    if case .exchange = step { return .exchange(go) }
+    return .compute(go)
+  }
+
+  /// Notes what a provider has found; nil where the next one is to be asked.
+  private func take(
+    _ found: FoundMatte?, _ entry: Entry, _ asked: inout Asked, _ context: StageContext
+  ) -> Answer? {
+    asked.next += 1
+    guard let found else {
+      asked.trouble = .empty
+      asked.reasons.append("\(entry.segmenter.name) found nothing")
+      return nil
+    }
+    for record in [found.record] + found.named { context.note(matte: record) }
+    guard let minScore, found.record.score < minScore else { return .found(found) }
+    asked.trouble = .lowScore
+    asked.reasons.append(
+      "\(entry.segmenter.name) made a mask of score \(Self.text(found.record.score)), below \(Self.text(minScore))")
+    // At the same score the later one, which was meant for the hard pictures.
+    if found.record.score >= asked.best?.record.score ?? 0 { asked.best = found }
+    return nil
+  }
+
+  /// Notes what a provider has failed with.
+  private func take(
+    _ error: StageError, _ entry: Entry, _ asked: inout Asked, _ context: StageContext
+  ) throws(StageError) {
+    guard let kind = Trouble(error) else { throw error }
+    asked.next += 1
+    asked.trouble = kind
+    asked.failure = error
+    asked.reasons.append("\(entry.segmenter.name) failed: \(error.message)")
+    if entries.count > 1 { context.warn(Segment.providerFailed, "\(entry.segmenter.name): \(error.description)") }
   }
 
   /// Two digits, rounded down: a score just below a threshold must not read as the threshold.
@@ -249,7 +330,9 @@ final class SpareSegmenter: Segmenter {
     self.make = make
   }
 
-  func find(in picture: Image) throws(StageError) -> FoundMatte? { try ready().get().find(in: picture) }
+  func begin(_ picture: Image, kept: KeptResults?, in context: StageContext) throws(StageError) -> SegmenterStep {
+    try ready().get().begin(picture, kept: kept, in: context)
+  }
 
   /// One caller makes it and the others wait; no lock is held meanwhile.
   private func ready() -> Result<any Segmenter, StageError> {

@@ -4,7 +4,7 @@ import JobSyntax
 import PipelineKit
 
 /// Finds the subject and cuts it out, or gives its mask.
-public struct Segment: Stage {
+public struct Segment: ExchangingStage {
   /// Who finds the subject.
   enum Provider: String, FieldChoice {
     case local
@@ -124,7 +124,7 @@ public struct Segment: Stage {
   private let reviewCopy: ReviewCopy?
   private let onEmpty: OnEmpty
   private let output: Output
-  private let finish: MatteFinish
+  private let matteFinish: MatteFinish
   private let adjustment: MatteAdjustment
   private let decontaminates: Bool
   private let name: String?
@@ -139,13 +139,13 @@ public struct Segment: Stage {
     reviewCopy = settings[ReviewCopy.field].map { ReviewCopy(template: $0[ReviewCopy.to]) }
     onEmpty = settings[Self.onEmpty]
     output = settings[Self.output]
-    finish = MatteFinish(settings)
+    matteFinish = MatteFinish(settings)
     adjustment = MatteAdjustment(settings)
     decontaminates = settings[Self.decontaminate]
     name = settings[Self.name]
   }
 
-  public func process(_ item: Item, in context: StageContext) throws(StageError) -> Outcome {
+  public func begin(_ item: Item, in context: StageContext) throws(StageError) -> StageStep {
     let picture = try item.image(in: context)
     let kept = context.keptResults(for: item)
     let maker = providers.maker
@@ -156,11 +156,20 @@ public struct Segment: Stage {
         $0.mattes += known.records
         $0.warnings += known.warnings
       }
-      return .next(try joined(item, picture, known.whole, item.mattes.merging(known.named) { $1 }))
+      return .outcome(.next(try joined(item, picture, known.whole, item.mattes.merging(known.named) { $1 })))
     }
     let before = context.journal.snapshot
+    return try providers.answer(for: picture, kept: kept, in: context) { answer, context throws(StageError) in
+      .outcome(try finish(item, picture, answer, kept, since: before, context))
+    }
+  }
+
+  private func finish(
+    _ item: Item, _ picture: Image, _ answer: ProviderChain.Answer, _ kept: KeptResults?,
+    since before: ItemJournal.Entries, _ context: StageContext
+  ) throws(StageError) -> Outcome {
     let found: FoundMatte?
-    switch try providers.answer(for: picture, in: context) {
+    switch answer {
     case .found(let answer): found = answer
     case .shortfall(let shortfall):
       if shortfall.isEmpty, onEmpty != .fail || otherwise == nil {
@@ -179,7 +188,7 @@ public struct Segment: Stage {
     var mattes: [String: Image] = [:]
     let whole: Image
     // What a model is unsure of, or sees in less than a pixel, may be gone from the mask at the picture's size.
-    if let made = try found.map({ (found) throws(StageError) in try finish.mattes(of: found, over: picture) }),
+    if let made = try found.map({ (found) throws(StageError) in try matteFinish.mattes(of: found, over: picture) }),
       try !Self.isBlack(made.whole)
     {
       whole = made.whole

@@ -21,6 +21,8 @@ public final class ParentLink: Sendable {
     public var file: String
     public var folder: PathBytes
     public var identity: RunIdentity
+    /// Where results are kept, as `RunHistory.forChildren` says it.
+    var kept: JSONNode?
   }
 
   /// The link, where this process was started by a run. One whose run has ended meanwhile ends too: it must never take
@@ -59,7 +61,7 @@ public final class ParentLink: Sendable {
     return Beginning(
       job: Array((message["job"]?.stringValue ?? "").utf8), file: message["file"]?.stringValue ?? "",
       folder: Message.path(message, "folder"),
-      identity: identity)
+      identity: identity, kept: message["kept"])
   }
 
   /// Says that no item can be worked on here, and ends the process.
@@ -78,9 +80,14 @@ public final class ParentLink: Sendable {
   func tell(_ message: JSONText) { conversation.send(message) }
 
   /// Sends a question and waits for its answer: the run says nothing else meanwhile.
-  func ask(_ message: JSONText) -> (yes: Bool, error: StageError?) {
+  func question(_ message: JSONText) -> JSONNode {
     tell(message)
-    let answer = next()
+    return next()
+  }
+
+  /// The same for a question that is answered by yes or no.
+  func ask(_ message: JSONText) -> (yes: Bool, error: StageError?) {
+    let answer = question(message)
     return (answer["yes"]?.boolValue ?? false, answer["error"].flatMap { StageError($0) })
   }
 
@@ -103,7 +110,7 @@ public final class ParentLink: Sendable {
 
 extension JobRun {
   /// Works on the items that the run at the other end of a link sends, one after the other.
-  public func serve(_ link: ParentLink) -> Never {
+  public func serve(_ link: ParentLink, _ beginning: ParentLink.Beginning) -> Never {
     let stages: [ExecutableStage]
     do throws(StageError) { stages = try makeStages(workCount: 1) } catch { link.refuse(error) }
     let executor = Executor(
@@ -114,12 +121,13 @@ extension JobRun {
       itemCount: 0, run: values, protected: link.protected, claims: link.claims, journal: link.journal,
       observer: NobodyWatches(), items: { _ in preconditionFailure("items come over the link") })
     link.whenClosed { executor.temporaries.sealAndRemove(waiting: 1) }
+    let lookup = RunHistory.lookup(beginning.kept, job)
     link.tell(Message.make("ready"))
     while true {
       let message = link.next()
       switch Message.kind(message) {
       case "item":
-        if let identity = Message.identity(message) { link.tell(executor.workAlone(on: identity, for: link)) }
+        if let identity = Message.identity(message) { link.tell(executor.workAlone(on: identity, for: link, lookup)) }
       case "end":
         link.tell(Message.make("finished", [("errors", .array(Self.finish(stages).map(\.json)))]))
         _exit(0)
@@ -137,9 +145,11 @@ extension Executor {
   /// Takes one item through the whole chain, on this thread; answers the message that tells its fate.
   ///
   /// Nothing watches the time here: the parent does, and kills.
-  func workAlone(on identity: ItemIdentity, for link: ParentLink) -> JSONText {
+  func workAlone(on identity: ItemIdentity, for link: ParentLink, _ lookup: KeptLookup?) -> JSONText {
     journal?.forgetNamed()
-    let entries = ItemJournal { output in link.ask(Message.make("book", [("output", output.json)])).yes }
+    let entries = ItemJournal { output in
+      link.ask(Message.make("book", [("output", output.json), ("stage", .string(output.stage))])).yes
+    }
     var progress = ItemProgress(item: Item(identity: identity))
     func message(_ kind: String) -> JSONText {
       let snapshot = entries.snapshot
@@ -149,6 +159,7 @@ extension Executor {
           ("warnings", .array(snapshot.warnings.map(\.json))), ("mattes", .array(snapshot.mattes.map(\.json))),
           ("facts", ItemRecord.json(facts: snapshot.facts)), ("source", progress.source?.json ?? nil),
           ("stages", ItemRecord.json(timings: progress.timings)), ("ends", .array(progress.ends.map(\.json))),
+          ("isLimited", .bool(isLimited)),
         ])
     }
     while let index = progress.stage {
@@ -157,11 +168,20 @@ extension Executor {
         break
       }
       journal?.enter(identity.index, stage: index)
+      var kept: (@Sendable (Item) -> KeptResults?)?
+      var services: (any ItemServices)?
+      if let lookup {
+        kept = { item in lookup.keptResults(of: index, for: item) }
+        services = LinkedServices(link: link, stage: index, isForced: lookup.forced.contains(index))
+      }
+      let pauses = Pauses { duration in
+        link.tell(Message.make("paused", [("seconds", .number(duration / .seconds(1)))]))
+      }
       step(
         &progress,
         in: StageContext(
           stage: stages[index].label, run: run, journal: entries, temporaries: temporaries, claims: claims,
-          protected: protected, matte: progress.way.matte))
+          protected: protected, matte: progress.way.matte, kept: kept, services: services, pauses: pauses))
       // Should a later stage crash, this much is known.
       if progress.stage != nil { link.tell(message("progress")) }
     }

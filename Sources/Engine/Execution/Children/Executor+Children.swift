@@ -122,13 +122,17 @@ extension Executor {
               of: Message.path(message), resolved: Message.path(message, "resolved"),
               mayReplaceInputs: message["mayReplace"]?.boolValue ?? false))
         case "book":
-          answer(message["output"].flatMap { OutputRecord($0) }.map { run.journal.book($0) } ?? false)
+          var output = message["output"].flatMap { OutputRecord($0) }
+          output?.stage = message["stage"]?.stringValue ?? ""
+          answer(output.map { run.journal.book($0) } ?? false)
         case "memory":
           let begin = ContinuousClock.now
           let isGranted = waitForMemory(message["bytes"]?.numberValue?.integer ?? 0, for: run)
           // Waiting is not the item's work.
           expiry += .now - begin
           answer(isGranted)
+        case "service": tell(self.answer(toService: message, for: run))
+        case "paused": expiry += .seconds(message["seconds"]?.numberValue?.double ?? 0)
         case "progress": note(message, for: run)
         case "ended":
           note(message, for: run)
@@ -148,6 +152,7 @@ extension Executor {
     let timings = ItemRecord.timings(message["stages"])
     let source = message["source"].flatMap { SourceFacts($0) }
     let ends = (message["ends"]?.arrayValue ?? []).compactMap { TailEnd($0) }
+    if message["isLimited"]?.boolValue ?? false { noteLimit() }
     run.journal.record {
       $0.warnings = warnings
       $0.mattes = mattes

@@ -1,0 +1,91 @@
+import Digest
+import Imaging
+import JobSyntax
+import PipelineKit
+
+/// Sends encoded pictures to a service.
+public struct Upload: ExchangingStage, ReceiptedStage {
+  /// Everyone that pictures can be sent to.
+  static let providers: [any UploadProvider.Type] = []
+
+  static let provider = Field<String>(
+    "provider", type: .choice(providers.map { Choice($0.name, $0.help) }), absent: nil,
+    help: "who the picture is sent to"
+  ) { node, _ in node.stringValue }
+  static let concurrency = Field<Int?>.integer(
+    "concurrency", in: 1...256, help: "pictures sent at once; network.requests when left out")
+
+  public static let spec = StageSpec(
+    name: "upload", summary: "Sends the encoded picture to a service.",
+    notes: [
+      "Every picture that was sent leaves a receipt in the state folder: its link, what it can be deleted by, its hash. "
+        + "`pipeline receipts` lists, verifies and deletes. The report shows the link.",
+      "A request that creates something new is never repeated once it may have arrived: the picture then ends as "
+        + "`unknown`, and `pipeline receipts resolve` settles it. What replaces by name (PUT) is repeated.",
+    ],
+    fields: [provider, concurrency] + UploadFields.shared + providers.flatMap { $0.fields },
+    examples: [])
+
+  private static func type(of settings: Settings) -> (any UploadProvider.Type)? {
+    providers.first { $0.name == settings[provider] }
+  }
+
+  public static func plan(_ settings: Settings) -> StagePlan {
+    var plan = StagePlan(accepts: .encoded, produces: .output)
+    plan.exchanges = settings[concurrency] ?? type(of: settings)?.concurrency ?? 8
+    return plan
+  }
+
+  public static func check(_ settings: Settings) -> [Diagnostic] { type(of: settings)?.check(settings) ?? [] }
+
+  public static func receiptKeeper(
+    _ settings: Settings, resources: StageResources
+  ) throws(StageError) -> (any ReceiptKeeper)? {
+    try make(settings, resources).receiptKeeper
+  }
+
+  private static func make(
+    _ settings: Settings, _ resources: StageResources
+  ) throws(StageError) -> any UploadProvider {
+    guard let type = type(of: settings) else {
+      throw StageError("internal-fault", "upload has no provider \"\(settings[provider])\"", kind: .job)
+    }
+    return try type.init(settings, resources: resources)
+  }
+
+  private let uploader: any UploadProvider
+  private let name: String
+
+  public init(_ settings: Settings, resources: StageResources) throws(StageError) {
+    name = settings[Self.provider]
+    uploader = try Self.make(settings, resources)
+  }
+
+  public func begin(_ item: Item, in context: StageContext) throws(StageError) -> StageStep {
+    guard let encoded = item.encoded else {
+      throw StageError("internal-fault", "upload got an item that was not encoded", kind: .job)
+    }
+    let prepared = try uploader.prepare(encoded, for: item, in: context)
+    let sent = prepared.encoded
+    var options = SHA256()
+    options.update(counted: name.utf8)
+    options.update(counted: prepared.target.utf8)
+    let target = options.finish()
+    let hash = sent.bytes.withUnsafeBytes { SHA256.digest(of: $0) }
+    return .exchange { context throws(StageError) in
+      let answer = try context.uploadOnce(
+        provider: name, options: target, sha256: hash, isRepeatable: prepared.isRepeatable
+      ) { () throws(StageError) in try prepared.send(context) }
+      switch answer {
+      case .unknown(let receipt): return .outcome(.unknown(receipt: receipt))
+      case .sent(let receipt, _):
+        let isBooked = context.book(
+          OutputRecord(
+            place: .link(receipt.link ?? ""), format: sent.format.rawValue, width: sent.width, height: sent.height,
+            bytes: sent.bytes.count, sha256: Hex.text(hash)))
+        guard isBooked else { throw StageError("cancelled", "the picture was given up; it was sent") }
+        return .outcome(.next(item))
+      }
+    }
+  }
+}
