@@ -12,7 +12,7 @@ STRICT = $(CHECKS) -Xswiftc -warnings-as-errors
 export PREFIX DESTDIR
 
 .DEFAULT_GOAL := help
-.PHONY: help provision build demo test soak bench install uninstall docs lint clean
+.PHONY: help provision peers build demo test soak bench install uninstall docs lint clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "make %-10s %s\n", $$1, $$2}' Makefile
@@ -26,11 +26,14 @@ build: provision ## build .build/release/pipeline
 demo: build ## run pipelines/demo.json on three real photos
 	@Scripts/demo
 
-test: provision ## run all tests
-	PIPELINE_HOME="$$(Scripts/home)" swift test --disable-xctest $(STRICT)
+peers: provision ## make the Python environment with the servers that tests talk to, about 600 MB
+	@Scripts/peers >/dev/null
 
-soak: provision ## run all tests, with the long proofs at full length
-	PIPELINE_HOME="$$(Scripts/home)" PIPELINE_SOAK=1 swift test --disable-xctest $(STRICT)
+test: peers ## run all tests
+	PIPELINE_HOME="$$(Scripts/home)" PIPELINE_PEERS="$$(Scripts/peers --where)" swift test --disable-xctest $(STRICT)
+
+soak: peers ## run all tests, with the long proofs at full length
+	PIPELINE_HOME="$$(Scripts/home)" PIPELINE_PEERS="$$(Scripts/peers --where)" PIPELINE_SOAK=1 swift test --disable-xctest $(STRICT)
 
 bench: build ## compare with other tools; makes a venv and about 1 GB of pictures on first use
 	@Tests/Benchmarks/all.sh

@@ -68,7 +68,9 @@ let package = Package(
       path: "Tests/Support/Faulty"),
 
     // What tests share: temporary folders, pictures made in code, running the program.
-    .target(name: "TestSupport", dependencies: ["Imaging", "JobSyntax"], path: "Tests/Support", exclude: ["Faulty"]),
+    .target(
+      name: "TestSupport", dependencies: ["Imaging", "JobSyntax"], path: "Tests/Support",
+      exclude: ["Faulty", "peers"]),
     .testTarget(name: "JobSyntaxTests", dependencies: ["JobSyntax", "TestSupport"]),
     .testTarget(name: "ImagingTests", dependencies: ["Imaging", "TestSupport"]),
     .testTarget(name: "InferenceTests", dependencies: ["Inference", "Imaging", "TestSupport"]),
