@@ -208,9 +208,11 @@ public struct JobLoader: Sendable {
 
   /// Credentials that the environment lacks; those it has are known from here on, so that nothing shows them.
   private func checkSecrets(_ root: JSONNode, _ checker: inout FieldChecker) {
+    // Where a secret may not stand at all, nothing else is worth saying about it.
+    let refused = Set(checker.diagnostics.filter { $0.code == "secret-not-allowed" }.compactMap(\.path))
     func look(_ node: JSONNode) {
       switch node.value {
-      case .string(let text):
+      case .string(let text) where !refused.contains(node.path):
         for case .secret(let name) in Template.parse(text).template?.variables ?? [] {
           if let value = environment(name), !value.isEmpty {
             Secrets.register(value)

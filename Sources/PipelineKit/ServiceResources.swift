@@ -1,3 +1,4 @@
+import Synchronization
 import Transport
 
 /// How a job reaches services.
@@ -20,6 +21,7 @@ public struct NetworkOptions: Sendable, Hashable {
 public final class ServiceResources: Sendable {
   public let options: NetworkOptions
   public let client: Client
+  private let pacers = Mutex<[String: Pacer]>([:])
 
   public init(_ options: NetworkOptions = NetworkOptions()) {
     self.options = options
@@ -28,5 +30,26 @@ public final class ServiceResources: Sendable {
     if let proxy = options.proxy { client.proxy = proxy }
     if let noProxy = options.noProxy { client.noProxy = noProxy }
     self.client = Client(client)
+  }
+
+  /// The pace of a service at one host; made by whoever asks first.
+  ///
+  /// - Parameters:
+  ///   - name: host, and account where limits are the account's.
+  ///   - perMinute: weight a minute; nil for no limit but what the service asks for.
+  public func pacer(_ name: String, perMinute: Double? = nil, burst: Double? = nil) -> Pacer {
+    pacers.withLock { pacers in
+      if let known = pacers[name] { return known }
+      let made = Pacer(perMinute: perMinute, burst: burst)
+      pacers[name] = made
+      return made
+    }
+  }
+
+  /// What makes requests to a service and repeats them as it allows.
+  public func caller(_ pacer: Pacer, _ policy: RetryPolicy = RetryPolicy()) -> Caller {
+    var policy = policy
+    policy.maxWait = options.maxWait
+    return Caller(client: client, pacer: pacer, policy: policy)
   }
 }

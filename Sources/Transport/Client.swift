@@ -100,7 +100,7 @@ public final class Client: Sendable {
     if exchange.isTooLarge, exchange.status ?? 0 < 400 {
       throw failure(.tooLarge, "the answer is longer than \(request.maxAnswerBytes) bytes")
     }
-    if exchange.isHeadTooLarge { throw failure(.tooLarge, "the head of the answer is longer than 1 MiB") }
+    if exchange.isHeadTooLarge { throw failure(.tooLarge, "the head of the answer is longer than 256 KiB") }
     // The server's refusal stands even where it hung up before it had all of the body, or we the rest of its page.
     if let status = exchange.status, status >= 400, exchange.isTooLarge || Libcurl.errorCode(code) == .interrupted {
       return Response(status: status, headers: exchange.headers, body: exchange.body, url: url)
@@ -181,6 +181,8 @@ public final class Client: Sendable {
     try set(ccurl_set_number(easy, CURLOPT_HTTP_VERSION, Int(CURL_HTTP_VERSION_2TLS)))
     try set(ccurl_set_text(easy, CURLOPT_USERAGENT, options.userAgent))
     try set(ccurl_set_text(easy, CURLOPT_PROXY, proxy ?? ""))
+    // A proxy's word is not the server's.
+    try set(ccurl_set_number(easy, CURLOPT_SUPPRESS_CONNECT_HEADERS, 1))
     // Decided above.
     try set(ccurl_set_text(easy, CURLOPT_NOPROXY, ""))
     if let bundle = options.caBundle {

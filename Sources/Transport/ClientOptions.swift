@@ -21,15 +21,19 @@ public struct ClientOptions: Sendable, Hashable {
 
   /// As libcurl reads the environment for proxies (`http_proxy` in lower case alone, `https_proxy`, `all_proxy`,
   /// `no_proxy`), and a bundle of the user's of `CURL_CA_BUNDLE`, else `SSL_CERT_FILE`.
-  public static func fromEnvironment(userAgent: String = "pipeline") -> ClientOptions {
-    ClientOptions(
-      caBundle: environmentValue("CURL_CA_BUNDLE") ?? environmentValue("SSL_CERT_FILE"), userAgent: userAgent)
+  ///
+  /// - Parameter variable: what a variable holds; nil where it is not set or empty.
+  public static func fromEnvironment(
+    userAgent: String = "pipeline", variable: (String) -> String? = ClientOptions.variable
+  ) -> ClientOptions {
+    ClientOptions(caBundle: variable("CURL_CA_BUNDLE") ?? variable("SSL_CERT_FILE"), userAgent: userAgent)
   }
-}
 
-func environmentValue(_ name: String) -> String? {
-  guard let value = getenv(name), value.pointee != 0 else { return nil }
-  return String(cString: value)
+  /// What a variable of the process's environment holds; nil where it is not set or empty.
+  public static func variable(_ name: String) -> String? {
+    guard let value = getenv(name), value.pointee != 0 else { return nil }
+    return String(cString: value)
+  }
 }
 
 /// Which proxy an address is reached through, decided here, so that the rules for private addresses know.
@@ -45,7 +49,7 @@ struct Proxies: Sendable, Hashable {
     self.exceptions = (exceptions ?? "").split { $0 == "," || $0.isWhitespace }.map { $0.lowercased() }
   }
 
-  init(_ options: ClientOptions, variable: (String) -> String? = environmentValue) {
+  init(_ options: ClientOptions, variable: (String) -> String? = ClientOptions.variable) {
     let all = variable("all_proxy") ?? variable("ALL_PROXY")
     self.init(
       // The upper-case form of this one is what a server passes to programs for the field `Proxy` of a request.

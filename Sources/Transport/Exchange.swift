@@ -130,7 +130,7 @@ final class Exchange {
   private func takeHeader(_ bytes: UnsafeRawBufferPointer) -> Bool {
     marks &+= 1
     headBytes += bytes.count
-    guard headBytes <= 1 << 20 else {
+    guard headBytes <= 256 << 10 else {
       isHeadTooLarge = true
       return false
     }

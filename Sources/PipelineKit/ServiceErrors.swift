@@ -1,0 +1,57 @@
+import Transport
+
+extension StageError {
+  /// What a failure of a service means for a picture.
+  ///
+  /// Codes: `service-credentials` (environment), `service-picture`, `service-too-large`, `service-request`,
+  /// `service-missing` (item), `service-quota`, `service-wait` (budget: the rest is for the next run), `service-busy`,
+  /// `service-failed` (temporary), `service-unknown` (temporary), `cancelled`.
+  ///
+  /// - Parameter service: what people call it, such as `remove.bg`.
+  public init(_ failure: ServiceFailure, of service: String) {
+    let (code, kind): (String, ErrorClass) =
+      switch failure.kind {
+      case .credentials: ("service-credentials", .environment)
+      case .badPicture: ("service-picture", .item)
+      case .tooLarge: ("service-too-large", .item)
+      case .request: ("service-request", .item)
+      case .notFound: ("service-missing", .item)
+      case .quota: ("service-quota", .budget)
+      case .putOff: ("service-wait", .budget)
+      case .rate: ("service-busy", .temporary)
+      case .temporary: ("service-failed", .temporary)
+      case .unknown: ("service-unknown", .temporary)
+      case .cancelled: ("cancelled", .item)
+      }
+    var message = "\(service): \(failure.message)"
+    if failure.attempts > 1 { message += ", after \(failure.attempts) attempts" }
+    if failure.kind == .putOff, let wait = failure.wait {
+      message += "; it asks to wait \(Int(wait.rounded(.up))) s, more than network.maxWait"
+    }
+    self.init(code, message, kind: kind)
+  }
+
+  /// A request that could not be made or sent at all.
+  public init(_ error: TransportError, of service: String) {
+    let kind: ErrorClass =
+      switch error.code {
+      case .address: .job
+      case .cancelled, .tooLarge, .refused: .item
+      default: .temporary
+      }
+    self.init(error.code == .cancelled ? "cancelled" : "service-failed", "\(service): \(error.message)", kind: kind)
+  }
+}
+
+extension StageContext {
+  /// Makes a request to a service and repeats it as far as that is harmless, waiting where the service asks to. Ends early
+  /// when the item is given up.
+  public func call(
+    _ caller: Caller, weight: Double = 1, repeats: Repetition, classify: Classifier,
+    _ request: (_ attempt: Int) throws(TransportError) -> Request
+  ) throws(ServiceFailure) -> Response {
+    try caller.call(
+      request, weight: weight, repeats: repeats, classify: classify, isCancelled: { isCancelled },
+      pause: { pause(seconds: $0) })
+  }
+}
