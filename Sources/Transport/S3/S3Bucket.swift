@@ -23,6 +23,10 @@ public struct S3Bucket: Sendable, Hashable {
   public let region: String
   /// Whether requests are encrypted.
   public let isEncrypted: Bool
+  /// Whether the service is on this machine, by its name or number alone.
+  public let isLoopback: Bool
+  /// Scheme, host and port that requests go to.
+  public let origin: String
   /// Scheme, host and port, and with path addressing the bucket's name: all of an address but the `/` before the key.
   private let base: String
 
@@ -73,7 +77,9 @@ public struct S3Bucket: Sendable, Hashable {
     }
     let isVirtual = addressing == .virtual || addressing == .auto && isAmazon && whyPathOnly == nil
     let scheme = isEncrypted ? "https" : "http"
-    base = isVirtual ? "\(scheme)://\(name).\(authority)\(path)" : "\(scheme)://\(authority)\(path)/\(name)"
+    isLoopback = endpoint?.isLoopback ?? false
+    origin = isVirtual ? "\(scheme)://\(name).\(authority)" : "\(scheme)://\(authority)"
+    base = isVirtual ? origin + path : "\(origin)\(path)/\(name)"
   }
 
   /// The address of a key, with a query.

@@ -52,11 +52,11 @@ public enum S3Failures {
   /// The failure that an answer is; nil for success. Without a body, as to HEAD, the status alone tells.
   ///
   /// - Parameters:
-  ///   - region: the one that the request was signed for.
+  ///   - region: the one that the request was signed for, where that is known.
   ///   - readsBody: whether a success is looked into for the error that it may hold, as that of a completed upload may.
   ///   - now: seconds since 1970.
   public static func failure(
-    of response: Response, region: String, readsBody: Bool = false, now: Double
+    of response: Response, region: String?, readsBody: Bool = false, now: Double
   ) -> ServiceFailure? {
     let isSuccess = (200...299).contains(response.status)
     if isSuccess, !readsBody { return nil }
@@ -119,9 +119,9 @@ public enum S3Failures {
     }
   }
 
-  private static func hint(_ response: Response, error: XMLElement?, code: String?, region: String) -> String? {
+  private static func hint(_ response: Response, error: XMLElement?, code: String?, region: String?) -> String? {
     let told = text(error, "Region") ?? response.headers["x-amz-bucket-region"].flatMap { nonEmpty($0) }
-    if let told, told != region { return "the bucket is in the region \(cleaned(told)), not \(region)" }
+    if let told, let region, told != region { return "the bucket is in the region \(cleaned(told)), not \(region)" }
     switch code {
     case "PermanentRedirect", "TemporaryRedirect", "Redirect":
       return text(error, "Endpoint").map { "its endpoint is \(cleaned($0))" }
