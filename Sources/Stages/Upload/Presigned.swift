@@ -8,37 +8,22 @@ struct PresignedUpload: UploadProvider {
   static let name = "presigned"
   static let help = "a PUT to an address that holds its own signature, as S3 services make them"
 
-  static let url = Field<Template>(
-    "url", type: .text(.secretTemplate), absent: nil, when: ours,
-    help:
-      "the address for each picture, such as ${item.url} from a manifest: sent as it is, and shown without its query"
-  ) { node, _ in node.stringValue.flatMap { Template.parse($0).template } }
   static let headers = Field<[NamedTemplate]>.templates(
     "signedHeaders", when: ours, allowsSecrets: true,
     help: "values of the headers that the address was signed with; Content-Type and x-amz-content-sha256 are known")
 
   private static let ours = FieldCondition("provider", in: [name])
 
-  static let fields: [any FieldDeclaration] = [url, headers]
+  static let fields: [any FieldDeclaration] = [headers]
 
   static func check(_ settings: Settings) -> [Diagnostic] {
     var findings: [Diagnostic] = []
-    for entry in settings[headers] where !isToken(entry.name) {
+    for entry in settings[headers] where !UploadFields.isToken(entry.name) {
       findings.append(
         settings.diagnostic(
           .error, "wrong-value", at: headers, "\"signedHeaders\" expects names of headers, got \"\(entry.name)\""))
     }
     return findings
-  }
-
-  private static func isToken(_ name: String) -> Bool {
-    !name.isEmpty
-      && name.utf8.allSatisfy { byte in
-        switch byte {
-        case 0x30...0x39, 0x41...0x5A, 0x61...0x7A: true
-        default: "!#$%&'*+-.^_`|~".utf8.contains(byte)
-        }
-      }
   }
 
   private let url: Template
@@ -47,7 +32,7 @@ struct PresignedUpload: UploadProvider {
   private let services: ServiceResources
 
   init(_ settings: Settings, resources: StageResources) throws(StageError) {
-    url = settings[Self.url]
+    url = settings[UploadFields.url]
     headers = settings[Self.headers]
     type = settings[UploadFields.contentType]
     services = resources.services

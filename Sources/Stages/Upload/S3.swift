@@ -33,8 +33,6 @@ struct S3Upload: UploadProvider {
     "prefix", when: ours, help: "what the key begins with, such as img/${run.date}/")
   static let key = Field<Template>.template(
     "key", default: "${item.dir}/${item.stem}.${ext}", when: ours, help: "the object's key, after the prefix")
-  static let metadata = Field<[NamedTemplate]>.templates(
-    "metadata", when: ours, help: "further x-amz-meta-NAME headers, in ASCII")
   static let storageClass = Field<String?>.text(
     "storageClass", when: ours, help: "the storage class, such as STANDARD_IA")
   static let sse = Field<Encryption?>.choice(
@@ -54,15 +52,13 @@ struct S3Upload: UploadProvider {
   static let multipartThreshold = Field<Int>.integer(
     "multipartThreshold", in: (5 << 20)...(5 << 30), default: 100 << 20, unit: "bytes", when: ours,
     help: "from this size on an object is sent in parts")
-  static let link = Field<String?>.text(
-    "publicURL", when: ours,
-    help: "what links in reports and receipts begin with instead of the bucket's address, such as https://img.example")
 
   private static let ours = FieldCondition("provider", in: [name])
 
   static let fields: [any FieldDeclaration] = [
-    bucket, region, addressing, profile, accessKeyID, secretAccessKey, sessionToken, prefix, key, metadata,
-    storageClass, sse, kmsKey, acl, ifAbsent, skipIdentical, sha256, multipartThreshold, link,
+    bucket, region, addressing, profile, accessKeyID, secretAccessKey, sessionToken, prefix, key, storageClass, sse,
+    kmsKey, acl,
+    ifAbsent, skipIdentical, sha256, multipartThreshold,
   ]
 
   // MARK: - Rules
@@ -97,38 +93,36 @@ struct S3Upload: UploadProvider {
       report(field, "wrong-value", "\"\(field.name)\" expects a word in ASCII, got \"\(text)\"")
     }
     var size = 0
-    for entry in settings[metadata] {
+    for entry in settings[UploadFields.metadata] {
       guard isName(entry.name) else {
         report(
-          metadata, "wrong-value",
+          UploadFields.metadata, "wrong-value",
           "\"metadata\" expects names of letters, digits, \"-\", \"_\" and \".\", got \"\(entry.name)\"")
         continue
       }
       let literals = entry.template.segments.compactMap { if case .literal(let bytes) = $0 { bytes } else { nil } }
       if !literals.joined().allSatisfy({ (0x20...0x7E).contains($0) }) {
         report(
-          metadata, "wrong-value", "\"metadata.\(entry.name)\" holds a character outside ASCII",
+          UploadFields.metadata, "wrong-value", "\"metadata.\(entry.name)\" holds a character outside ASCII",
           hint: "services give it back in another form; percent-encode it")
       }
       size += entry.name.utf8.count + literals.joined().count
     }
-    let names = settings[metadata].map { $0.name.lowercased() }
+    let names = settings[UploadFields.metadata].map { $0.name.lowercased() }
     if Set(names).count < names.count {
-      report(metadata, "duplicate-name", "\"metadata\" names the same entry twice: capitals do not count")
+      report(UploadFields.metadata, "duplicate-name", "\"metadata\" names the same entry twice: capitals do not count")
     }
     if settings[sha256], names.contains("sha256") {
-      report(metadata, "duplicate-name", "\"metadata.sha256\" is noted already", hint: "or set \"sha256\": false")
+      report(
+        UploadFields.metadata, "duplicate-name", "\"metadata.sha256\" is noted already",
+        hint: "or set \"sha256\": false")
     }
     if size > mostMetadata {
-      report(metadata, "out-of-range", "\"metadata\" has \(size) bytes; services take \(mostMetadata)")
+      report(UploadFields.metadata, "out-of-range", "\"metadata\" has \(size) bytes; services take \(mostMetadata)")
     }
     if settings[skipIdentical], !settings[sha256] {
       report(
         skipIdentical, "wrong-value", "\"skipIdentical\" compares the SHA-256 that \"sha256\": false does not note")
-    }
-    if let text = settings[link], publicBase(text) == nil {
-      report(
-        link, "wrong-value", "\"publicURL\" expects an address with http:// or https:// and no query, got \"\(text)\"")
     }
     return findings
   }
@@ -148,11 +142,6 @@ struct S3Upload: UploadProvider {
         default: false
         }
       }
-  }
-
-  private static func publicBase(_ text: String) -> String? {
-    guard let url = try? RequestURL(text), url.query == nil, !text.contains("#") else { return nil }
-    return text.hasSuffix("/") ? text : text + "/"
   }
 
   private static func makeBucket(_ settings: Settings, region: String?) throws(S3Refusal) -> S3Bucket {
@@ -204,9 +193,9 @@ struct S3Upload: UploadProvider {
     caller = services.caller(services.pacer("s3 \(bucket.origin)"))
     prefix = settings[Self.prefix]
     key = settings[Self.key]
-    metadata = settings[Self.metadata]
+    metadata = settings[UploadFields.metadata]
     type = settings[UploadFields.contentType]
-    publicBase = settings[Self.link].flatMap { Self.publicBase($0) }
+    publicBase = settings[UploadFields.publicURL].flatMap { UploadFields.publicBase($0) }
     var options = S3PutOptions()
     options.cacheControl = settings[UploadFields.cacheControl]
     options.contentDisposition = settings[UploadFields.contentDisposition]

@@ -6,7 +6,10 @@ import PipelineKit
 /// Sends encoded pictures to a service.
 public struct Upload: ExchangingStage, ReceiptedStage {
   /// Everyone that pictures can be sent to.
-  static let providers: [any UploadProvider.Type] = [S3Upload.self, PresignedUpload.self]
+  static let providers: [any UploadProvider.Type] = [
+    S3Upload.self, PresignedUpload.self, AzureUpload.self, WebDAVUpload.self, HTTPUpload.self, ImgurUpload.self,
+    ImgbbUpload.self,
+  ]
 
   static let provider = Field<String>(
     "provider", type: .choice(providers.map { Choice($0.name, $0.help) }), absent: nil,
@@ -28,6 +31,13 @@ public struct Upload: ExchangingStage, ReceiptedStage {
       #"{ "stage": "upload", "provider": "s3", "bucket": "shop-pictures", "region": "eu-central-1" }"#,
       #"{ "stage": "upload", "provider": "s3", "endpoint": "http://localhost:9000", "bucket": "shop", "key": "img/${item.stem}.${ext}", "ifAbsent": true }"#,
       #"{ "stage": "upload", "provider": "presigned", "url": "${item.url}", "contentType": "image/webp" }"#,
+      #"{ "stage": "upload", "provider": "azure", "sasURL": "${secret.AZURE_SAS_URL}", "path": "shop/${item.stem}.${ext}", "metadata": { "source": "${item.name}" } }"#,
+      #"{ "stage": "upload", "provider": "webdav", "endpoint": "https://cloud.example/remote.php/dav/files/shop/", "user": "${secret.DAV_USER}", "password": "${secret.DAV_PASSWORD}", "overwrite": "skip" }"#,
+      #"{ "stage": "upload", "provider": "http", "url": "https://img.example/api/upload", "headers": { "Authorization": "Bearer ${secret.IMG_TOKEN}" }, "fields": { "title": "${item.stem}" }, "linkPointer": "/data/link" }"#,
+      #"{ "stage": "upload", "provider": "http", "method": "PUT", "url": "https://img.example/${item.dir}/${item.stem}.${ext}" }"#,
+      #"{ "stage": "upload", "provider": "imgur", "clientId": "${secret.IMGUR_CLIENT_ID}", "title": "${item.stem}", "album": "${secret.ALBUM_DELETEHASH}" }"#,
+      #"{ "stage": "upload", "provider": "imgur", "accessToken": "${secret.IMGUR_TOKEN}", "refreshToken": "${secret.IMGUR_REFRESH}", "clientId": "${secret.IMGUR_CLIENT_ID}", "clientSecret": "${secret.IMGUR_SECRET}", "album": "aBcDe" }"#,
+      #"{ "stage": "upload", "provider": "imgbb", "apiKey": "${secret.IMGBB_KEY}", "expiration": 86400 }"#,
     ])
 
   private static func type(of settings: Settings) -> (any UploadProvider.Type)? {
