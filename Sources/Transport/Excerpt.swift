@@ -96,25 +96,31 @@ enum Excerpt {
     return String(String.UnicodeScalarView(scalars.prefix(longest - 1))) + "…"
   }
 
-  /// The text without an element and what is in it.
+  /// The text without elements of that name and what is in them; one that has no end reaches to the text's.
   private static func without(_ name: String, in text: String) -> String {
-    var rest = text[...]
-    var result = ""
-    // Tags are ASCII, so case can be undone without moving anything.
-    while let start = rest.firstRange(of: "<\(name)") ?? rest.firstRange(of: "<\(name.uppercased())") {
-      let after = rest[start.upperBound...]
-      guard let next = after.first, next == ">" || next.isWhitespace,
-        let end = after.firstRange(of: "</\(name)>") ?? after.firstRange(of: "</\(name.uppercased())>")
+    let bytes = Array(text.utf8)
+    let start = Array("<\(name)".utf8)
+    let end = Array("</\(name)>".utf8)
+    func stands(_ tag: [UInt8], at index: Int) -> Bool {
+      guard bytes[index] == UInt8(ascii: "<"), index + tag.count <= bytes.count else { return false }
+      return tag.indices.allSatisfy { lowercase(bytes[index + $0]) == tag[$0] }
+    }
+    var kept: [UInt8] = []
+    kept.reserveCapacity(bytes.count)
+    var index = 0
+    while index < bytes.count {
+      guard stands(start, at: index), index + start.count < bytes.count,
+        [0x09, 0x0A, 0x0D, 0x20, UInt8(ascii: ">")].contains(bytes[index + start.count])
       else {
-        result += rest[..<start.upperBound]
-        rest = after
+        kept.append(bytes[index])
+        index += 1
         continue
       }
-      result += rest[..<start.lowerBound]
-      result += " "
-      rest = rest[end.upperBound...]
+      while index < bytes.count, !stands(end, at: index) { index += 1 }
+      index = min(index + end.count, bytes.count)
+      kept.append(0x20)
     }
-    return result + rest
+    return String(decoding: kept, as: UTF8.self)
   }
 
   /// A space in place of each tag: `<` with a letter, `/`, `!` or `?` after it, to the next `>` or the end.

@@ -181,7 +181,9 @@ struct SecretPatterns: Sendable {
   }
 
   private static func stands(_ spelling: Spelling, in text: UnsafeRawBufferPointer, at place: Int) -> Bool {
-    guard place + spelling.bytes.count <= text.count else { return false }
+    guard place + spelling.bytes.count <= text.count, let first = spelling.bytes.first else { return false }
+    // Most are over here.
+    guard text[place] == first || spelling.ignoresCase && lowercase(text[place]) == first else { return false }
     for (index, byte) in spelling.bytes.enumerated() {
       let found = text[place + index]
       if found != byte, !(spelling.ignoresCase && lowercase(found) == byte) { return false }

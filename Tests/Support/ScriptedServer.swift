@@ -165,8 +165,9 @@ public final class ScriptedServer: Sendable {
     switch reply {
     case .answer(let status, let headers, let body):
       let head = ["HTTP/1.1 \(status) Answer", "Content-Length: \(body.count)"] + headers
-      send(connection, Array((head.joined(separator: "\r\n") + "\r\n\r\n").utf8))
-      if request.method != "HEAD" { send(connection, body) }
+      // At once: two small packets would wait for each other's receipt.
+      let bytes = Array((head.joined(separator: "\r\n") + "\r\n\r\n").utf8)
+      send(connection, request.method == "HEAD" ? bytes : bytes + body)
       return true
     case .raw(let bytes):
       send(connection, bytes)

@@ -130,6 +130,17 @@ import Transport
     #expect(try excerpt(Array(body.utf8)) == expected)
   }
 
+  @Test func `pages made to take long do not`() throws {
+    let limit = ContinuousClock.now + .seconds(60)
+    for text in [
+      String(repeating: "<script ", count: 8000),
+      String(repeating: "<", count: 30_000) + String(repeating: "b>", count: 17_000),
+      String(repeating: "&amp;", count: 13_000), String(repeating: "{\"a\":", count: 10_000),
+      "<x>" + String(repeating: "<Message>", count: 7000),
+    ] { #expect(try excerpt(Array(text.utf8)).unicodeScalars.count <= 300) }
+    #expect(ContinuousClock.now < limit)
+  }
+
   @Test func `pictures have no words, long texts an end`() throws {
     #expect(try excerpt([0x89, 0x50, 0x4E, 0x47, 0, 1, 2, 3, 0xFF, 0xFE]) == "")
     #expect(try excerpt(Array("words".utf8), "image/png") == "")
@@ -157,7 +168,8 @@ import Transport
       encoded, "\"message\":\"", "<Message>", "</Message>", "<Code>", "</Code>", "{\"error\":{\"message\":\"",
       String(repeating: "x", count: 290),
     ]
-    for _ in 0..<2000 {
+    // All of them with PIPELINE_SOAK=1.
+    for _ in 0..<(ClientOptions.variable("PIPELINE_SOAK") == "1" ? 5000 : 300) {
       var body = (0..<next(30)).map { _ in pieces[next(pieces.count)] }.joined()
       if next(8) == 0 {
         body = "{\"error\":{\"message\":\"" + body.replacing("\"", with: "").replacing("\\", with: "") + "\"}}"

@@ -76,6 +76,67 @@ import Transport
     #expect(plain != nil)
   }
 
+  /// Apache with HTTP/2 and TLS alone, which writes the protocol of each request into its log.
+  @Test func `HTTP/2 is spoken where a server offers it, over one connection, and early answers are not lost`() throws {
+    let modules = "/usr/lib/apache2/modules"
+    guard access("/usr/sbin/apache2", X_OK) == 0, access(modules + "/mod_http2.so", R_OK) == 0,
+      access("/usr/bin/openssl", X_OK) == 0
+    else {
+      print("not tested: there is no Apache with HTTP/2")
+      return
+    }
+    let folder = TemporaryFolder()
+    try #require(makeCertificates(folder))
+    let content = (0..<300_000).map { UInt8(truncatingIfNeeded: $0 &* 31 &+ $0 >> 8) }
+    folder.write(content, to: "www/a.bin")
+    chmod(folder.path, 0o755)
+    let port = Self.freePort()
+    let loaded = ["mpm_event", "unixd", "ssl", "http2", "authz_core", "socache_shmcb", "log_config"]
+      .filter { access("\(modules)/mod_\($0).so", R_OK) == 0 }
+      .map { "LoadModule \($0)_module \(modules)/mod_\($0).so\n" }.joined()
+    folder.write(
+      loaded + """
+        ServerName 127.0.0.1
+        User nobody
+        Group nogroup
+        Listen 127.0.0.1:\(port)
+        PidFile \(folder["pid"])
+        DefaultRuntimeDir \(folder.path)
+        ErrorLog /dev/stderr
+        LogFormat "%H %m %k %s"
+        TransferLog \(folder["log"])
+        DocumentRoot \(folder["www"])
+        SSLEngine on
+        SSLCertificateFile \(folder["right.crt"])
+        SSLCertificateKeyFile \(folder["right.key"])
+        Protocols h2 http/1.1
+
+        """, to: "conf")
+    let server = RunProgram(["-X", "-f", folder["conf"]], program: "/usr/sbin/apache2")
+    // Written once the port is open.
+    let isUp = server.wait(limit: 30) { folder.read("pid") != nil }
+    try #require(isUp, "\(String(decoding: server.errorBytes, as: UTF8.self))")
+    let client = Client(ClientOptions(caBundle: folder["ca.crt"], proxy: ""))
+    let url = try RequestURL("https://127.0.0.1:\(port)/a.bin")
+    for _ in 0..<5 { #expect(try client.send(Request(.get, url)).body == content) }
+    #expect(try client.send(Request(.head, url)).headers["content-length"] == "300000")
+    let small = RequestBody.raw(Payload(Array(content[..<60_000])), type: "a/b")
+    #expect(try client.send(Request(.put, url, body: small)).status == 405 && client.connectionsOpened == 1)
+    // Refused while most of it is still here: over HTTP/1.1, so that the refusal is heard.
+    for method: HTTPMethod in [.put, .put, .delete] {
+      #expect(try client.send(Request(method, url, body: .raw(Payload(content), type: "a/b"))).status == 405)
+    }
+    #expect(try client.send(Request(.get, url)).body == content)
+    server.send(SIGTERM)
+    _ = server.finish(limit: 20)
+    let log = String(decoding: folder.read("log") ?? [], as: UTF8.self)
+    let lines = log.split(separator: "\n")
+    #expect(lines.count { $0.hasPrefix("HTTP/2.0 ") } == 8 && lines.count { $0.hasPrefix("HTTP/1.1 ") } == 3, "\(log)")
+  }
+
+  /// One that nobody listens at now.
+  private static func freePort() -> Int { Int(ScriptedServer { _ in .close }.port) }
+
   @Test func `a bundle of the user's is read from the environment`() {
     let variables = ["SSL_CERT_FILE": "/certificates/a.pem", "CURL_CA_BUNDLE": "/certificates/b.pem"]
     #expect(ClientOptions.fromEnvironment { variables[$0] }.caBundle == "/certificates/b.pem")
