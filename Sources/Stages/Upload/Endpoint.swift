@@ -73,7 +73,7 @@ struct Endpoint<Answer: Sendable>: Sendable {
     do throws(TransportError) { return try read(response) } catch { throw Self.unreadable(response, error) }
   }
 
-  private var request: Request {
+  var request: Request {
     var request = Request(method, url, headers: headers, body: body)
     request.authentication = authentication
     // Large pictures on slow lines take their time; what stands still is given up all the same.

@@ -187,10 +187,17 @@ struct HTTPUpload: UploadProvider {
   }
 
   func prepare(_ encoded: Item.Encoded, for item: Item, in context: StageContext) throws(StageError) -> PreparedUpload {
+    let (endpoint, target) = try endpoint(encoded, for: item, in: context)
+    if settings[Self.method] == .put { try UploadAddress.claim(endpoint.url, in: context) }
+    return PreparedUpload(encoded, target: target, caller(endpoint.url), endpoint)
+  }
+
+  /// The call for a picture, and what makes it another upload, credentials left out.
+  func endpoint(
+    _ encoded: Item.Encoded, for item: Item, in context: StageContext
+  ) throws(StageError) -> (Endpoint<UploadReceipt>, String) {
     let (url, shown) = try address.address(for: item, in: context)
     if holdsCredential { try UploadAddress.requireSecure(url, settings) }
-    let isNamed = settings[Self.method] == .put
-    if isNamed { try UploadAddress.claim(url, in: context) }
     var headers: [HeaderField] = []
     for entry in settings[Self.headers] {
       headers.append(
@@ -199,15 +206,15 @@ struct HTTPUpload: UploadProvider {
           isCredential: entry.template.variables.contains(where: \.isSecret)))
     }
     let (body, shownBody) = try body(encoded, for: item, in: context)
-    let pointers = (settings[Self.linkPointer], settings[Self.deletePointer])
+    let isNamed = settings[Self.method] == .put
+    let (link, deleteLink) = (settings[Self.linkPointer], settings[Self.deletePointer])
     let endpoint = try Endpoint<UploadReceipt>(
       url.authority, HTTPMethod(rawValue: settings[Self.method].rawValue), at: url, headers: headers, body: body,
       authentication: authentication, repeats: repeats, classify: Self.classifier(settings[Self.success])
     ) { response throws(TransportError) in
-      try Self.receipt(response, from: url, isNamed: isNamed, link: pointers.0, deleteLink: pointers.1)
+      try Self.receipt(response, from: url, isNamed: isNamed, link: link, deleteLink: deleteLink)
     }
-    return PreparedUpload(
-      encoded, target: "\(settings[Self.method].rawValue) \(shown)\n\(shownBody)", caller(url), endpoint)
+    return (endpoint, "\(settings[Self.method].rawValue) \(shown)\n\(shownBody)")
   }
 
   /// What the request carries, and what of it makes it another upload: the values of fields, credentials left out.
@@ -377,44 +384,5 @@ struct HTTPUpload: UploadProvider {
     case get = "GET"
 
     var help: String { "a \(rawValue) to it" }
-  }
-}
-
-/// Links that anyone may open.
-enum PublicLink {
-  /// Whether the picture at a receipt's link is still there.
-  ///
-  /// - Throws: `receipt-no-link` where the receipt has none, and where the host cannot be asked.
-  static func finding(
-    _ receipt: UploadReceipt, caller: (RequestURL) -> Caller, isGone: (Response) -> Bool = { _ in false }
-  ) throws(StageError) -> ReceiptFinding {
-    guard let link = receipt.link, let url = try? RequestURL(link) else {
-      throw StageError("receipt-no-link", "the receipt \(receipt.id) has no link to look at")
-    }
-    var failure: ServiceFailure?
-    for method in [HTTPMethod.head, .get] {
-      do throws(ServiceFailure) {
-        let response = try caller(url).call(
-          { _ throws(TransportError) in
-            var request = Request(method, url)
-            request.redirects = .follow(most: 5)
-            return request
-          }, repeats: .always, pause: Waiter.command.pause)
-        return isGone(response) ? .gone : .present(isSame: nil)
-      } catch {
-        if error.kind == .notFound { return .gone }
-        failure = error
-        // Not every host answers HEAD.
-        guard let status = error.status, [400, 403, 405, 501].contains(status) else { break }
-      }
-    }
-    throw StageError(failure ?? ServiceFailure(.request, "no answer"), of: url.authority)
-  }
-
-  static func notDeletable(_ receipt: UploadReceipt, _ host: String) -> StageError {
-    StageError(
-      "receipt-by-hand", "\(host) offers no call that deletes what the receipt \(receipt.id) tells of",
-      hint: receipt.deleteLink == nil
-        ? "delete it at the host" : "open its delete link in a browser; `pipeline receipts list` shows it")
   }
 }

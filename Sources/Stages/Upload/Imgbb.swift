@@ -121,8 +121,8 @@ enum ImgbbAnswers {
   /// What a success says. Throws `failed` for an answer without a link.
   static func receipt(_ answer: JSONAnswer) throws(TransportError) -> UploadReceipt {
     var receipt = UploadReceipt(provider: ImgbbUpload.name)
-    receipt.link = ImgurAnswers.encrypted(try answer.text(at: "/data/url"))
-    receipt.deleteLink = answer.string(at: "/data/delete_url").map(ImgurAnswers.encrypted)
+    receipt.link = try PublicLink.secured(try answer.text(at: "/data/url"))
+    receipt.deleteLink = answer.string(at: "/data/delete_url").flatMap { try? PublicLink.secured($0) }
     if let life = number(answer, "/data/expiration"), life > 0 {
       receipt.expires = (number(answer, "/data/time") ?? RetryAfter.wallClock()) + life
     }

@@ -118,15 +118,9 @@ enum ImgurAnswers {
   /// What a success says. Throws `failed` for an answer without a link.
   static func receipt(_ answer: JSONAnswer, isAnonymous: Bool) throws(TransportError) -> UploadReceipt {
     var receipt = UploadReceipt(provider: ImgurUpload.name)
-    receipt.link = encrypted(try answer.text(at: "/data/link"))
+    receipt.link = try PublicLink.secured(try answer.text(at: "/data/link"))
     // Whoever has an account's token deletes by the picture's id.
     receipt.deleteLink = answer.string(at: isAnonymous ? "/data/deletehash" : "/data/id")
     return receipt
-  }
-
-  /// Some links come with http.
-  static func encrypted(_ link: String) -> String {
-    guard link.hasPrefix("http://"), let url = try? RequestURL(link), !url.isLoopback else { return link }
-    return "https://" + link.dropFirst("http://".count)
   }
 }
