@@ -77,7 +77,9 @@ let package = Package(
     .testTarget(name: "PipelineKitTests", dependencies: ["PipelineKit", "Inference", "JobSyntax", "TestSupport"]),
     .testTarget(
       name: "StagesTests",
-      dependencies: ["Stages", "PipelineKit", "Imaging", "Inference", "JobSyntax", "Digest", "TestSupport"]),
+      dependencies: [
+        "Stages", "PipelineKit", "Imaging", "Inference", "Transport", "JobSyntax", "Digest", "TestSupport",
+      ]),
     .testTarget(
       name: "EngineTests",
       dependencies: ["Engine", "Stages", "PipelineKit", "Imaging", "JobSyntax", "Digest", "TestSupport"]),

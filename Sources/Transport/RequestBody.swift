@@ -82,6 +82,11 @@ public struct Part: Sendable {
     Part(name: name, payload: Payload(value), filename: nil, type: nil)
   }
 
+  /// A field whose text is read as it is sent.
+  public static func field(_ name: String, _ value: Payload) -> Part {
+    Part(name: name, payload: value, filename: nil, type: nil)
+  }
+
   /// A file.
   ///
   /// - Parameters:
