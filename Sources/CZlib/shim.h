@@ -5,8 +5,8 @@
 
 #define CZLIB static inline __attribute__((unused))
 
-// Starts reading a zlib stream, or with `gzip` a gzip one.
-CZLIB int czlib_inflate_start(z_stream *stream, int gzip) {
+// Starts reading a stream; window_bits as zlib has them: 15 for a zlib stream, 31 for a gzip one, -15 for a raw one.
+CZLIB int czlib_inflate_start(z_stream *stream, int window_bits) {
   memset(stream, 0, sizeof *stream);
-  return inflateInit2(stream, gzip ? 15 + 16 : 15);
+  return inflateInit2(stream, window_bits);
 }

@@ -2,7 +2,13 @@ import CZlib
 
 /// Unpacks what zlib packed, never more than asked for.
 enum Inflate {
-  enum Wrapping { case zlib, gzip }
+  /// What stands around the packed bytes; the numbers are zlib's, for a window of 32 KiB.
+  enum Wrapping: Int32 {
+    case zlib = 15
+    case gzip = 31
+    /// Nothing, and no checksum.
+    case raw = -15
+  }
 
   enum Ending {
     /// The stream's own end was reached, and its checksum fits.
@@ -21,7 +27,7 @@ enum Inflate {
     _ bytes: UnsafeRawBufferPointer, _ wrapping: Wrapping, limit: Int, _ take: (UnsafeRawBufferPointer) -> Void
   ) -> (ending: Ending, produced: Int, used: Int) {
     var stream = z_stream()
-    guard czlib_inflate_start(&stream, wrapping == .gzip ? 1 : 0) == Z_OK else { return (.corrupt, 0, 0) }
+    guard czlib_inflate_start(&stream, wrapping.rawValue) == Z_OK else { return (.corrupt, 0, 0) }
     defer { inflateEnd(&stream) }
     let pieceSize = 64 << 10
     var produced = 0

@@ -206,6 +206,9 @@ public struct StagePlan: Sendable {
   public var exchanges: Int?
   /// What one item may cost at most, in a service's credits; nil where nothing is paid for.
   public var price: Price?
+  /// What results that are paid for follow from, of the stage's settings: a change of others is no reason to pay again.
+  /// Nil for all settings, helper files and ingredients; a stage that says less narrows `KeptResults` by the rest.
+  public var paidSettings: String?
   /// What the item must have, all of it.
   public var accepts: ItemTraits
   /// What the item must have, any of it; empty for no such rule.
@@ -257,6 +260,7 @@ public struct StagePlan: Sendable {
     self.lane = lane
     self.exchanges = nil
     self.price = nil
+    self.paidSettings = nil
     self.accepts = accepts
     self.acceptsAny = acceptsAny
     self.uses = []

@@ -34,7 +34,9 @@ import Testing
       self.isRemote = isRemote
     }
 
-    func begin(_ picture: Image, kept: KeptResults?, in context: StageContext) throws(StageError) -> SegmenterStep {
+    func begin(
+      _ picture: Image, of item: Item, kept: KeptResults?, in context: StageContext
+    ) throws(StageError) -> SegmenterStep {
       guard isRemote else { return .found(try find(in: picture)) }
       return .exchange { [self] _ throws(StageError) in
         let found = try find(in: picture)
@@ -74,10 +76,11 @@ import Testing
     _ providers: [(any Segmenter, Set<Trouble>?)], minScore: Double?, journal: ItemJournal
   ) throws -> ProviderChain.Answer {
     let context = bench.context("segment", journal: journal)
+    let picture = try Pictures.solid(2, 2, 1, 2, 3)
     final class Box: Sendable { let answer = Mutex<ProviderChain.Answer?>(nil) }
     let box = Box()
     _ = try ProviderChain(providers, minScore: minScore)
-      .answer(for: Pictures.solid(2, 2, 1, 2, 3), kept: nil, in: context) { answer, _ in
+      .answer(for: picture, of: bench.item(picture), kept: nil, in: context) { answer, _ in
         box.answer.withLock { $0 = answer }
         return .outcome(.dropped(reason: "asked"))
       }.finished(in: context)

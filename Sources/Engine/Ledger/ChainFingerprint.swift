@@ -15,7 +15,10 @@ struct ChainFingerprint: Sendable {
     var variables: [TemplateVariable]
     /// Digest of this stage and of all that the item has gone through before it.
     var lineage: [UInt8]
+    /// The same without versions, for the stages after it.
     var paidLineage: [UInt8]
+    /// The same of what is paid for in this stage; see `StagePlan.paidSettings`.
+    var paidResult: [UInt8]
     /// What differs between items and changes this stage's work or that of a stage before it.
     var lineageVariables: [TemplateVariable]
   }
@@ -51,10 +54,10 @@ struct ChainFingerprint: Sendable {
       let variables = Self.itemVariables(of: stage)
       let before = stage.predecessor.map { stages[$0] }
       let lineageVariables = Self.sorted(Set(variables).union(before?.lineageVariables ?? []))
-      func lineage(_ start: [UInt8]?, _ version: String) -> [UInt8] {
+      func lineage(_ start: [UInt8]?, _ version: String, _ own: [UInt8]? = nil) -> [UInt8] {
         var hash = SHA256()
         hash.update(counted: start ?? Array(space.utf8))
-        hash.update(counted: digest)
+        hash.update(counted: own ?? digest)
         hash.update(counted: version.utf8)
         return hash.finish()
       }
@@ -62,7 +65,10 @@ struct ChainFingerprint: Sendable {
         Stage(
           label: stage.label, digest: digest, variables: variables,
           lineage: lineage(before?.lineage, "\(Libvips.version) \(stage.descriptor.spec.version)"),
-          paidLineage: lineage(before?.paidLineage, ""), lineageVariables: lineageVariables))
+          paidLineage: lineage(before?.paidLineage, ""),
+          paidResult: lineage(
+            before?.paidLineage, "", stage.plan.paidSettings.map { Array("\(stage.descriptor.spec.name) \($0)".utf8) }),
+          lineageVariables: lineageVariables))
       whole.update(counted: stage.label.utf8)
       whole.update(counted: digest)
       named.formUnion(variables)
@@ -92,7 +98,7 @@ struct ChainFingerprint: Sendable {
       hash.update(counted: values)
       return hash.finish()
     }
-    return (key(stages[stage].lineage), key(stages[stage].paidLineage))
+    return (key(stages[stage].lineage), key(stages[stage].paidResult))
   }
 
   /// What the fingerprint was made of, for saying later what has changed: a digest for each stage.

@@ -12,10 +12,18 @@ protocol Segmenter: Sendable {
   /// masks that another maker made are not taken for this one's.
   var maker: String { get }
 
+  /// All that its answers follow from besides the picture, where they are kept by themselves: its request, without
+  /// credentials. Nil for one that keeps none.
+  var request: String? { get }
+
   /// Begins to look for the subject of a picture, on the compute lane.
   ///
-  /// - Parameter kept: where what was paid for is kept, for this segmenter alone; nil where nothing is.
-  func begin(_ picture: Image, kept: KeptResults?, in context: StageContext) throws(StageError) -> SegmenterStep
+  /// - Parameters:
+  ///   - item: whose picture it is.
+  ///   - kept: where what was paid for is kept, for this segmenter alone; nil where nothing is.
+  func begin(
+    _ picture: Image, of item: Item, kept: KeptResults?, in context: StageContext
+  ) throws(StageError) -> SegmenterStep
 }
 
 /// How far a segmenter has come.
@@ -30,6 +38,10 @@ enum SegmenterStep: Sendable {
   case compute(@Sendable (StageContext) throws(StageError) -> SegmenterStep)
 }
 
+extension Segmenter {
+  var request: String? { nil }
+}
+
 /// A segmenter on this machine, which has its answer at once.
 protocol LocalFinder: Segmenter {
   /// The mask of a picture's subject, judged; nil when nothing was found.
@@ -37,7 +49,9 @@ protocol LocalFinder: Segmenter {
 }
 
 extension LocalFinder {
-  func begin(_ picture: Image, kept: KeptResults?, in context: StageContext) throws(StageError) -> SegmenterStep {
+  func begin(
+    _ picture: Image, of item: Item, kept: KeptResults?, in context: StageContext
+  ) throws(StageError) -> SegmenterStep {
     .found(try find(in: picture))
   }
 }
@@ -49,6 +63,8 @@ struct FoundMatte: Sendable {
     case maps([NamedMaskMap], LocalSegmenter)
     /// 1 band, the picture's size, 255 on the subject.
     case image(Image)
+    /// What a service says, at its own size.
+    case mask(ServiceMask)
   }
 
   var pixels: Pixels
@@ -56,6 +72,10 @@ struct FoundMatte: Sendable {
   var record: MatteRecord
   /// Of each class that was found, where they are kept apart.
   var named: [MatteRecord] = []
+  /// The colours that a service gives with its mask, of the mask's size: they take the place of the picture's.
+  var replacement: Image?
+  /// With `replacement`: the picture before it was cut out, of the same size; nil where what was left of it is not known.
+  var original: Image?
 }
 
 /// What judging a mask may cost.
@@ -123,6 +143,9 @@ extension Segment {
       guard isSpare else { return try make() }
       try LocalSegmenter.check(choice, resources: resources)
       return SpareSegmenter(name: choice.name, make: make)
+    case .removebg: return try RemoveBG(settings, resources: resources)
+    case .rembg: return try RembgServer(settings, resources: resources)
+    case .http: return try HTTPSegmenter(settings, resources: resources)
     }
   }
 }

@@ -8,9 +8,10 @@ enum ModelFields {
   private static let isLocal = FieldCondition("provider", in: ["local"])
 
   static let model = Field<String>.text(
-    "model", default: ModelCatalogue.defaultName, when: isLocal,
+    "model", default: ModelCatalogue.defaultName, when: FieldCondition("provider", in: ["local", "rembg"]),
     help: "a model of the catalogue, which `pipeline models list` shows, or the path of an ONNX, TFLite or OpenVINO IR "
-      + "file, seen from the job file: with a slash in it, or ending in .onnx, .tflite or .xml")
+      + "file, seen from the job file: with a slash in it, or ending in .onnx, .tflite or .xml; with rembg one that the "
+      + "server knows, and its own default when left out")
   static let recipe = Field<RecipeDraft?>(
     "recipe", type: .oneOf([.text(.plain), .object(recipeShape)]), absent: .some(nil), when: isLocal,
     help: "for a model given by its path: what it takes and gives; a text names the model of the catalogue that it is "

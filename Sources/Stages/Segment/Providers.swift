@@ -81,7 +81,7 @@ extension Segment {
             hint: "put it into the first of the providers"))
       }
       for (index, entry) in settings[providers].enumerated() {
-        findings += ModelFields.check(entry)
+        findings += checkProvider(entry)
         if index == 0, entry.isSet(on) {
           findings.append(
             entry.diagnostic(
@@ -94,7 +94,13 @@ extension Segment {
         }
       }
     } else {
-      findings += ModelFields.check(settings)
+      findings += checkProvider(settings)
+    }
+    if settings.isSet(ServiceFields.concurrency), entries(of: settings).allSatisfy({ $0[provider] == .local }) {
+      findings.append(
+        settings.diagnostic(
+          .error, "not-applicable", at: ServiceFields.concurrency,
+          "\"concurrency\" is about services, and there is none in this stage"))
     }
     if settings[otherwise] == .review, !settings.isSet(ReviewCopy.field) {
       findings.append(
@@ -110,6 +116,40 @@ extension Segment {
       )
     }
     return findings + ReviewCopy.check(settings)
+  }
+
+  private static func checkProvider(_ entry: Settings) -> [Diagnostic] {
+    switch entry[provider] {
+    case .local: ModelFields.check(entry)
+    case .removebg: RemoveBGFields.check(entry)
+    case .rembg: RembgServer.check(entry)
+    case .http: HTTPSegmenter.check(entry)
+    }
+  }
+
+  /// What a picture may cost, all providers together; nil where none is paid.
+  static func price(_ settings: Settings) -> Price? {
+    let prices = entries(of: settings).compactMap { entry -> Price? in
+      switch entry[provider] {
+      case .local, .rembg: nil
+      case .removebg: Price(provider: RemoveBG.provider, credits: RemoveBGFields.size(entry).credits)
+      case .http:
+        entry[HTTPSegmenter.price] > 0
+          ? Price(provider: HTTPSegmenter.provider, credits: entry[HTTPSegmenter.price]) : nil
+      }
+    }
+    guard let first = prices.first else { return nil }
+    let others = prices.dropFirst().map(\.provider).filter { $0 != first.provider }
+    return Price(
+      provider: ([first.provider] + others).joined(separator: " and "),
+      credits: prices.reduce(0) { $0 + $1.credits })
+  }
+
+  /// How many pictures services work on at once; nil where there is no service.
+  static func exchanges(_ settings: Settings) -> Int? {
+    let services = entries(of: settings).map { $0[provider] }.filter { $0 != .local }
+    guard !services.isEmpty else { return nil }
+    return settings[ServiceFields.concurrency] ?? (services.contains(.rembg) ? RembgServer.concurrency : 8)
   }
 }
 
@@ -199,14 +239,14 @@ struct ProviderChain: Sendable {
   ///   - then: goes on with the answer, on the compute lane.
   /// - Throws: errors that no other provider is asked for, such as a picture that the chain is wrong for.
   func answer(
-    for picture: Image, kept: KeptResults?, in context: StageContext,
+    for picture: Image, of item: Item, kept: KeptResults?, in context: StageContext,
     then: @escaping @Sendable (Answer, StageContext) throws(StageError) -> StageStep
   ) throws(StageError) -> StageStep {
-    try ask(Asked(), picture, kept, context, then)
+    try ask(Asked(), picture, item, kept, context, then)
   }
 
   private func ask(
-    _ asked: Asked, _ picture: Image, _ kept: KeptResults?, _ context: StageContext,
+    _ asked: Asked, _ picture: Image, _ item: Item, _ kept: KeptResults?, _ context: StageContext,
     _ then: @escaping @Sendable (Answer, StageContext) throws(StageError) -> StageStep
   ) throws(StageError) -> StageStep {
     var asked = asked
@@ -221,10 +261,11 @@ struct ProviderChain: Sendable {
       guard !context.isCancelled else {
         throw StageError("cancelled", "the picture was given up before its mask was made")
       }
-      let own = kept?.narrowed(by: Array("provider \(asked.next)".utf8))
+      // Not by its place: a provider more or less is no reason to pay again.
+      let own = kept?.narrowed(by: Array((entry.segmenter.request ?? "provider \(asked.next)").utf8))
       let step: SegmenterStep
       do throws(StageError) {
-        step = try entry.segmenter.begin(picture, kept: own, in: context)
+        step = try entry.segmenter.begin(picture, of: item, kept: own, in: context)
       } catch {
         try take(error, entry, &asked, context)
         continue
@@ -233,7 +274,7 @@ struct ProviderChain: Sendable {
       case .found(let found):
         if let answer = take(found, entry, &asked, context) { return try then(answer, context) }
       case .ended(let outcome): return .outcome(outcome)
-      case .exchange, .compute: return follow(step, entry, asked, picture, kept, then)
+      case .exchange, .compute: return follow(step, entry, asked, picture, item, kept, then)
       }
     }
     return try then(
@@ -245,7 +286,7 @@ struct ProviderChain: Sendable {
 
   /// Goes on with a provider that is being asked, and after it with the next.
   private func follow(
-    _ step: SegmenterStep, _ entry: Entry, _ asked: Asked, _ picture: Image, _ kept: KeptResults?,
+    _ step: SegmenterStep, _ entry: Entry, _ asked: Asked, _ picture: Image, _ item: Item, _ kept: KeptResults?,
     _ then: @escaping @Sendable (Answer, StageContext) throws(StageError) -> StageStep
   ) -> StageStep {
     let body: @Sendable (StageContext) throws(StageError) -> SegmenterStep
@@ -255,18 +296,18 @@ struct ProviderChain: Sendable {
       return .compute { context throws(StageError) in
         var asked = asked
         if let answer = take(found, entry, &asked, context) { return try then(answer, context) }
-        return try ask(asked, picture, kept, context, then)
+        return try ask(asked, picture, item, kept, context, then)
       }
     case .exchange(let next), .compute(let next): body = next
     }
     let go: @Sendable (StageContext) throws(StageError) -> StageStep = { context throws(StageError) in
       do throws(StageError) {
-        return follow(try body(context), entry, asked, picture, kept, then)
+        return follow(try body(context), entry, asked, picture, item, kept, then)
       } catch {
         var asked = asked
         try take(error, entry, &asked, context)
         let now = asked
-        return .compute { context throws(StageError) in try ask(now, picture, kept, context, then) }
+        return .compute { context throws(StageError) in try ask(now, picture, item, kept, context, then) }
       }
     }
     if case .exchange = step { return .exchange(go) }
@@ -330,8 +371,10 @@ final class SpareSegmenter: Segmenter {
     self.make = make
   }
 
-  func begin(_ picture: Image, kept: KeptResults?, in context: StageContext) throws(StageError) -> SegmenterStep {
-    try ready().get().begin(picture, kept: kept, in: context)
+  func begin(
+    _ picture: Image, of item: Item, kept: KeptResults?, in context: StageContext
+  ) throws(StageError) -> SegmenterStep {
+    try ready().get().begin(picture, of: item, kept: kept, in: context)
   }
 
   /// One caller makes it and the others wait; no lock is held meanwhile.

@@ -97,6 +97,7 @@ struct MatteFinish: Sendable {
   ) throws(StageError) -> (whole: Image, named: [(name: String, matte: Image)]) {
     switch found.pixels {
     case .image(let image): return (image, [])
+    case .mask(let mask): return (try matte(mask, over: found.replacement ?? picture), [])
     case .maps(let maps, let model):
       guard let first = maps.first else {
         throw StageError("internal-fault", "a mask was judged that is not there")
@@ -117,6 +118,24 @@ struct MatteFinish: Sendable {
         named.append((name, try matte(map, model, over: picture)))
       }
       return (whole, named)
+    }
+  }
+
+  /// A service's mask at the picture's size; one that has it already is left as it is.
+  private func matte(_ mask: ServiceMask, over picture: Image) throws(StageError) -> Image {
+    let (width, height) = (picture.width, picture.height)
+    return try StageError.imaging { () throws(ImagingError) in
+      if (mask.width, mask.height) == (width, height) {
+        return try Image(width: width, height: height, bands: 1, bytes: mask.bytes)
+      }
+      let map = MatteMap(width: mask.width, height: mask.height, values: mask.bytes.map { Float($0) / 255 })
+      if mask.width < width, let refinement = refine.refinement(of: map, .alpha, over: picture) {
+        return try refinement.matte(map, of: picture)
+      }
+      return try Image(
+        width: width, height: height, bands: 1,
+        bytes: LanczosResampler.resize(
+          mask.bytes, width: mask.width, height: mask.height, bands: 1, toWidth: width, toHeight: height))
     }
   }
 

@@ -7,11 +7,14 @@ import PipelineKit
 public struct Segment: ExchangingStage {
   /// Who finds the subject.
   enum Provider: String, FieldChoice {
-    case local
+    case local, removebg, rembg, http
 
     var help: String {
       switch self {
       case .local: "a model on this machine, through OpenVINO"
+      case .removebg: "remove.bg, which is paid in credits: the job needs a `budget`"
+      case .rembg: "a server of one's own that runs `rembg s`"
+      case .http: "any other service that takes a picture and gives a cut-out or a mask"
       }
     }
   }
@@ -45,7 +48,9 @@ public struct Segment: ExchangingStage {
   static let precision = Field<Precision>.choice(
     "precision", default: .auto, when: FieldCondition("provider", in: ["local"]), help: "the arithmetic of the model")
   /// What a single provider takes, and each of several.
-  static let providerFields: [any FieldDeclaration] = [provider] + ModelFields.all + [precision]
+  static let providerFields: [any FieldDeclaration] =
+    [provider] + ModelFields.all + [precision] + ServiceFields.shared + RemoveBGFields.all + RembgServer.fields
+    + HTTPSegmenter.all
   static let onEmpty = Field<OnEmpty>.choice(
     "onEmpty", default: .fail, help: "what happens when the model finds nothing")
   static let name = Field<String?>.text(
@@ -73,10 +78,21 @@ public struct Segment: ExchangingStage {
         + "the start, and loaded when it is first needed.",
       "Without `otherwise` a picture whose masks all score too low goes on with the best of them and the warning "
         + "low-score. `onEmpty` decides first about a picture in which nothing was found, unless it is `fail`.",
+      "A service gets the picture upright, in sRGB, without transparency and metadata. Its mask is laid on the picture's "
+        + "own pixels, which stay as they are; a smaller mask is enlarged as a model's is, along the picture's edges "
+        + "(`refine`). With `\"channels\": \"rgba\"` the service's picture is taken instead, at its size.",
+      "remove.bg is asked for a mask of a quarter of a megapixel unless the job says otherwise: a quarter of a credit a "
+        + "picture. The report tells under `facts` what it charged, and the run what was left before the first call. "
+        + "Pictures above 50 megapixels or 22 MB are sent smaller, with the warning sent-smaller. What was paid for is "
+        + "kept in the state folder and not paid for again; a call whose answer was lost ends the picture as `unknown`, "
+        + "until `pipeline receipts resolve` settles it. Out of credits, or with a key that is refused, no more calls "
+        + "are made. `add_shadow`, which its API has given up, is `\"shadowType\": { \"car\": \"car\" }`.",
+      "With rembg the mask alone is asked for (`om`): in the cut-outs that it makes itself the colours of soft edges are "
+        + "darkened. It says nothing about why a picture failed, so it is asked once more and not again.",
       MatteFields.note,
     ],
     fields: providerFields + [onEmpty, refine, detail, name] + MatteFields.all + [output, decontaminate]
-      + judgingFields,
+      + judgingFields + [ServiceFields.concurrency],
     examples: [
       #"{ "stage": "segment" }"#,
       #"{ "stage": "segment", "provider": "local", "model": "u2netp", "precision": "fast", "onEmpty": "keep" }"#,
@@ -89,6 +105,16 @@ public struct Segment: ExchangingStage {
       """,
       #"{ "stage": "segment", "providers": [{ "model": "u2netp" }, { "model": "u2net", "on": ["lowScore"] }] }"#,
       #"{ "stage": "segment", "otherwise": "review", "review": { "to": "review/${item.dir}/${item.name}" } }"#,
+      #"{ "stage": "segment", "provider": "removebg", "apiKey": "${secret.REMOVEBG_API_KEY}", "type": "product" }"#,
+      """
+      { "stage": "segment", "providers": [{ "model": "u2netp" }, { "provider": "removebg", \
+      "apiKey": "${secret.REMOVEBG_API_KEY}", "on": ["lowScore", "empty"] }] }
+      """,
+      #"{ "stage": "segment", "provider": "rembg", "endpoint": "http://gpu.local:7000", "model": "birefnet-general" }"#,
+      """
+      { "stage": "segment", "provider": "http", "url": "https://cut.example.com/v1/cut", \
+      "headers": { "Authorization": "Bearer ${secret.CUT_TOKEN}" }, "answer": "json", "pointer": "/result/mask" }
+      """,
     ])
 
   public static func plan(_ settings: Settings) -> StagePlan {
@@ -99,12 +125,21 @@ public struct Segment: ExchangingStage {
     // does changing colours. What is worked out at the model's size is the same for every picture.
     let changesColours = settings[output] == .cutout && settings[decontaminate]
     let perPixel = (MatteAdjustment(settings).isEmpty ? 8 : 11) + (changesColours ? 3 : 0)
-    plan.workingBytes = { width, height in width * height * perPixel + 48 << 20 }
     let entries = entries(of: settings)
+    plan.exchanges = exchanges(settings)
+    plan.price = price(settings)
+    // Each provider's own request counts, and nothing that is done with its answer.
+    plan.paidSettings = ""
+    // What is sent, and what comes back.
+    let inTransit = plan.exchanges == nil ? 0 : 6
+    plan.workingBytes = { width, height in width * height * (perPixel + inTransit) + 48 << 20 }
     plan.namedMattes = settings[name].map { [$0] } ?? []
     // Classes have many spellings, and the model's own is what counts.
     if entries.contains(where: { $0[ModelFields.separate] }) { plan.namedMattes = nil }
-    plan.helperFiles = entries.flatMap { ModelFields.helperFiles($0) }
+    plan.helperFiles = entries.flatMap { entry in
+      entry[provider] == .local
+        ? ModelFields.helperFiles(entry) : [entry[RemoveBGFields.backgroundFile]].compactMap { $0 }
+    }
     if settings[otherwise] == .review, let review = settings[ReviewCopy.field] {
       plan.copies = [review[ReviewCopy.to]]
     }
@@ -115,7 +150,9 @@ public struct Segment: ExchangingStage {
 
   public static func ingredients(_ settings: Settings) -> [String: String] {
     var ingredients: [String: String] = [:]
-    for entry in entries(of: settings) { ingredients.merge(ModelFields.ingredients(entry)) { $1 } }
+    for entry in entries(of: settings) where entry[provider] == .local {
+      ingredients.merge(ModelFields.ingredients(entry)) { $1 }
+    }
     return ingredients
   }
 
@@ -156,10 +193,10 @@ public struct Segment: ExchangingStage {
         $0.mattes += known.records
         $0.warnings += known.warnings
       }
-      return .outcome(.next(try joined(item, picture, known.whole, item.mattes.merging(known.named) { $1 })))
+      return .outcome(.next(try joined(item, picture, nil, known.whole, item.mattes.merging(known.named) { $1 })))
     }
     let before = context.journal.snapshot
-    return try providers.answer(for: picture, kept: kept, in: context) { answer, context throws(StageError) in
+    return try providers.answer(for: picture, of: item, kept: kept, in: context) { answer, context throws(StageError) in
       .outcome(try finish(item, picture, answer, kept, since: before, context))
     }
   }
@@ -187,31 +224,41 @@ public struct Segment: ExchangingStage {
     }
     var mattes: [String: Image] = [:]
     let whole: Image
+    let used: FoundMatte?
     // What a model is unsure of, or sees in less than a pixel, may be gone from the mask at the picture's size.
     if let made = try found.map({ (found) throws(StageError) in try matteFinish.mattes(of: found, over: picture) }),
       try !Self.isBlack(made.whole)
     {
       whole = made.whole
+      used = found
       for (name, matte) in made.named { mattes[name] = try adjustment.applied(to: matte, in: context) }
     } else {
       if found != nil, onEmpty == .fail, otherwise == .review {
         return try reviewed(item, Self.nothingFound.message, context)
       }
       whole = try emptyMatte(for: picture, context)
+      used = nil
     }
     let matte = try adjustment.applied(to: whole, in: context)
     if let name { mattes[name] = matte }
-    if let kept { keep(matte, mattes, since: before, in: kept, context) }
-    return .next(try joined(item, picture, matte, item.mattes.merging(mattes) { $1 }))
+    // A service's colours are kept as it sent them, where they are kept at all.
+    if let kept, used?.replacement == nil { keep(matte, mattes, since: before, in: kept, context) }
+    let others = used?.replacement == nil ? item.mattes.merging(mattes) { $1 } : mattes
+    return .next(try joined(item, picture, used, matte, others))
   }
 
   /// The item with what was found in its picture.
   private func joined(
-    _ item: Item, _ picture: Image, _ matte: Image, _ mattes: [String: Image]
+    _ item: Item, _ picture: Image, _ found: FoundMatte?, _ matte: Image, _ mattes: [String: Image]
   ) throws(StageError) -> Item {
+    let original = found?.replacement == nil ? picture : found?.original
     switch output {
-    case .mask: return item.with(image: matte, matte: matte, original: picture, mattes: mattes)
+    case .mask: return item.with(image: matte, matte: matte, original: original, mattes: mattes)
     case .cutout:
+      if let colours = found?.replacement {
+        let cutout = try StageError.imaging { () throws(ImagingError) in try colours.multipliedAlpha(by: matte) }
+        return item.with(image: cutout, matte: matte, original: original, mattes: mattes)
+      }
       // Left lazy: picture and matte are in memory, and joining them again when pixels are read costs next to nothing,
       // while the joined picture would take more than both.
       let cutout = try StageError.imaging { () throws(ImagingError) in
