@@ -6,7 +6,7 @@ import Testing
   @Test(.enabled(if: Peers.hasPython, "make the servers of the tests with Scripts/peers"))
   func `every row of the contracts holds`() throws {
     var settings = RunProgram.Settings()
-    settings.environment = ["PATH": "/usr/bin:/bin", "PYTHONDONTWRITEBYTECODE": "1"]
+    settings.environment = Peers.pythonVariables
     let run = RunProgram.run(
       [StandIn.contractTests], settings, program: try Peers.python("python"), limit: 300)
     #expect(run.exitCode == 0, Comment(rawValue: run.error))
