@@ -46,7 +46,7 @@ public final class Peer: Sendable {
   init(
     _ name: String, _ command: [String], environment: [String: String?] = [:], folder: TemporaryFolder,
     until sign: Sign,
-    limit: Double = 120
+    limit: Double = 300
   ) throws(PeerFailure) {
     self.name = name
     self.folder = folder
@@ -68,11 +68,11 @@ public final class Peer: Sendable {
       if parts.count == 2 { variables[String(parts[0])] = String(parts[1]) }
       pointer += 1
     }
-    // Peers on this machine are never asked through a proxy, and the tree stays free of byte code.
+    // Peers on this machine are never asked through a proxy.
     for name in ["http_proxy", "https_proxy", "all_proxy", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY"] {
       variables[name] = nil
     }
-    variables["PYTHONDONTWRITEBYTECODE"] = "1"
+    for (name, value) in Peers.pythonVariables { variables[name] = value }
     for (name, value) in environment { variables[name] = value }
     let process = Self.spawn(
       ["/bin/sh", "-c", script, "sh"] + command, variables: variables, input: leash[0],

@@ -58,6 +58,12 @@ public enum Peers {
   public static func webDAV() throws(PeerFailure) -> WebDAVServer { try sharedWebDAV.get() }
   public static func tls() throws(PeerFailure) -> TLSListener { try sharedTLS.get() }
 
+  /// What Python programs are started with: byte code goes beside the environment, so that it is made once and not in
+  /// the tree.
+  public static var pythonVariables: [String: String] {
+    ["PATH": "/usr/bin:/bin", "PYTHONPYCACHEPREFIX": (environment ?? "/nowhere") + ".pycache"]
+  }
+
   /// A program of the Python environment.
   public static func python(_ program: String) throws(PeerFailure) -> String {
     guard let environment else { throw PeerFailure("there is no Python environment; make it with Scripts/peers") }
@@ -151,7 +157,7 @@ public final class Moto: Sendable {
         print(error.response["Error"]["Code"], end="")
       """
     var settings = RunProgram.Settings()
-    settings.environment = ["PATH": "/usr/bin:/bin", "PYTHONDONTWRITEBYTECODE": "1"]
+    settings.environment = Peers.pythonVariables
     let run = RunProgram.run(
       ["-c", script, address, bucket, keys.accessKey, keys.secretKey, keys.token ?? ""], settings,
       program: try Peers.python("python"))

@@ -65,13 +65,16 @@ def ellipse(width, height, box):
     rx, ry = 0.4 * (x2 - x1), 0.4 * (y2 - y1)
     x = (numpy.arange(width, dtype=numpy.float32) + 0.5 - (x1 + x2) / 2) / rx
     y = (numpy.arange(height, dtype=numpy.float32) + 0.5 - (y1 + y2) / 2) / ry
-    r = numpy.sqrt(x[None, :] ** 2 + y[:, None] ** 2)
-    alpha = numpy.clip((1 - r) * (min(rx, ry) / 4) + 0.5, 0, 1)
-    alpha[: max(0, int(y1))] = 0
-    alpha[int(numpy.ceil(y2)) :] = 0
-    alpha[:, : max(0, int(x1))] = 0
-    alpha[:, int(numpy.ceil(x2)) :] = 0
-    return Image.fromarray(numpy.rint(alpha * 255).astype(numpy.uint8), "L")
+    result = numpy.zeros((height, width), numpy.uint8)
+    left, right = max(0, int(x1)), int(numpy.ceil(x2))
+    bottom = min(height, int(numpy.ceil(y2)))
+    # In bands, which stay in the cache.
+    for top in range(max(0, int(y1)), bottom, 64):
+        rows = slice(top, min(top + 64, bottom))
+        r = numpy.sqrt(x[None, left:right] ** 2 + y[rows, None] ** 2)
+        alpha = numpy.clip((1 - r) * (min(rx, ry) / 4) + 0.5, 0, 1)
+        result[rows, left:right] = numpy.rint(alpha * 255)
+    return Image.fromarray(result, "L")
 
 
 def shrunk(image, most_pixels):
@@ -123,12 +126,10 @@ def zipped(colour_image, alpha):
 
 def sample(width, height, seed=0):
     """A picture with a smooth background and a disc, for hosts that hand out pictures."""
-    x = numpy.linspace(0, 255, width, dtype=numpy.float32)[None, :]
-    y = numpy.linspace(0, 255, height, dtype=numpy.float32)[:, None]
-    red = (x + seed * 37) % 256 + 0 * y
-    green = y + 0 * x
-    blue = numpy.full((height, width), (seed * 91) % 256, numpy.float32)
-    pixels = numpy.stack([red, green, blue], axis=2).astype(numpy.uint8)
+    pixels = numpy.empty((height, width, 3), numpy.uint8)
+    pixels[:, :, 0] = ((numpy.linspace(0, 255, width) + seed * 37) % 256).astype(numpy.uint8)[None, :]
+    pixels[:, :, 1] = numpy.linspace(0, 255, height).astype(numpy.uint8)[:, None]
+    pixels[:, :, 2] = (seed * 91) % 256
     image = Image.fromarray(pixels, "RGB")
     disc = ellipse(width, height, (0, 0, width, height)).point(lambda v: 255 if v > 127 else 0)
     image.paste((200, 60, 40), (0, 0), disc)

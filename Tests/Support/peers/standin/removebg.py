@@ -88,6 +88,11 @@ class RemoveBG(Service):
                 "calls": sum(charge["count"] for charge in account.charges.values()),
             }
 
+    @property
+    def mega(self):
+        """Pixels of a megapixel: fewer where a test wants to reach limits with small pictures."""
+        return self.settings.get("megapixel", MEGA)
+
     def key_of(self, request):
         key = request.header("x-api-key")
         if key is None:
@@ -177,7 +182,7 @@ class RemoveBG(Service):
         if found[0] not in ("JPEG", "PNG", "WEBP"):
             raise Refused(failure("invalid_file_type", "Invalid file type", "Please use JPG, PNG or WebP"))
         pixels = found[1] * found[2]
-        if pixels > settings.get("maxPixels", 50 * MEGA):
+        if pixels > 50 * self.mega:
             raise Refused(failure("resolution_too_high", "Image resolution too high", "Maximum: 50 megapixels"))
         try:
             image = pictures.load(data)
@@ -190,7 +195,7 @@ class RemoveBG(Service):
             raise Refused(failure("unknown_foreground", "Could not identify foreground in image",
                                   "For details and recommendations see https://www.remove.bg/supported-images"))  # fmt: skip
 
-        limited = self.throttle(account, max(1, pixels / MEGA))
+        limited = self.throttle(account, max(1, pixels / self.mega))
         if limited is not None:
             return limited
         size, cost = options["size"], 0.0
@@ -376,7 +381,7 @@ class RemoveBG(Service):
         if kind == "auto":
             kind = "jpg" if is_opaque else "png"
         most = min(megapixels, 10) if kind == "png" else megapixels
-        small = pictures.shrunk(image, most * MEGA)
+        small = pictures.shrunk(image, most * self.mega)
         fx, fy = small.width / image.width, small.height / image.height
         mask = pictures.ellipse(small.width, small.height, (box[0] * fx, box[1] * fy, box[2] * fx, box[3] * fy))
         foreground = mask.getbbox() or (0, 0, small.width, small.height)

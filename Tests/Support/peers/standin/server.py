@@ -33,6 +33,8 @@ class Application:
         self.settings = {kind.name: {} for kind in classes}
         self.services = {kind.name: kind(self) for kind in classes}
         self.pictures = self.services["pictures"]
+        # Where a proxy's CONNECT to port 443 leads.
+        self.tls_port = None
 
     def new_connection(self):
         with self.lock:
@@ -183,6 +185,7 @@ def start(tls=()):
     servers = {"http": web.Server(application)}
     for name, certificate, key in tls:
         servers[name] = web.Server(application, web.tls_context(certificate, key))
+        application.tls_port = application.tls_port or servers[name].server_address[1]
     for server in servers.values():
         threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 3600}, daemon=True).start()
     return application, servers

@@ -1,6 +1,7 @@
 """The HTTP half of the stand-in: connections, requests, answers, and the faults that a test asks for."""
 
 import email.utils
+import gzip
 import hashlib
 import json
 import socket
@@ -56,6 +57,11 @@ class Request:
     def __init__(self, method, target, headers, connection, peer, server):
         self.method = method
         self.target = target
+        # As a proxy is asked: then this is that host.
+        self.proxied_host = None
+        if target.lower().startswith("http://"):
+            self.proxied_host, slash, target = target[len("http://") :].partition("/")
+            target = slash + target or "/"
         self.path, _, self.query = target.partition("?")
         self.headers = headers
         self.connection = connection
@@ -132,6 +138,7 @@ class Connection(socketserver.BaseRequestHandler):
             self.request = self.server.tls.wrap_socket(self.request, server_side=True)
         self.stream = self.request.makefile("rb", 1 << 16)
         self.number = None
+        self.ends_in_order = True
 
     def handle(self):
         try:
@@ -144,7 +151,8 @@ class Connection(socketserver.BaseRequestHandler):
         try:
             self.stream.close()
             # On a TLS connection this sends the closing alert, without which a client may take an answer for cut off.
-            if self.server.tls:
+            if self.server.tls and self.ends_in_order:
+                self.request.settimeout(2)
                 self.request.unwrap()
         except (OSError, ValueError):
             pass
@@ -177,6 +185,8 @@ class Connection(socketserver.BaseRequestHandler):
         application = self.server.application
         request = Request(words[0], words[1], headers, self.number, self.client_address[0], self.server)
         is_control = request.path.startswith("/control/")
+        if request.method == "CONNECT":
+            return self.tunnel(request)
         if self.number is None and not is_control:
             self.number = application.new_connection()
         request.connection = self.number
@@ -207,12 +217,32 @@ class Connection(socketserver.BaseRequestHandler):
         if faults.get("delay") or exchange.latency:
             time.sleep(faults.get("delay", 0) + exchange.latency)
         if faults.get("drop"):
-            self.reset()
+            if faults["drop"] == "reset":
+                self.reset()
+            self.ends_in_order = False
             return False
         if faults.get("cut") is not None or faults.get("cutBody") is not None or faults.get("stall"):
             return self.write_faulty(answer, request, faults)
         self.write(answer, request, close=close, chunked=faults.get("chunked", False))
         return not close
+
+    def tunnel(self, request):
+        """A proxy's CONNECT: every host is this machine, and its own TLS listener where the port is 443."""
+        application = self.server.application
+        host, _, port = request.target.rpartition(":")
+        port = application.tls_port if port == "443" else int(port) if port.isdigit() else None
+        try:
+            other = socket.create_connection(("127.0.0.1", port), 5) if port else None
+        except OSError:
+            other = None
+        application.log.add(tunnel_entry(request, 200 if other else 502))
+        if other is None:
+            self.write(Answer(502, b"no way there", "text/plain"), request, close=True)
+            return False
+        self.request.sendall(b"HTTP/1.1 200 Connection established\r\n\r\n")
+        threading.Thread(target=copied, args=(other, self.request), daemon=True).start()
+        copied(self.request, other)
+        return False
 
     def take(self, count):
         data = self.stream.read(count)
@@ -285,13 +315,15 @@ class Connection(socketserver.BaseRequestHandler):
             return True
         count = faults["cut"] if faults.get("cut") is not None else len(head) + faults["cutBody"]
         self.request.sendall(whole[: int(count)])
-        # An end in order, not a reset: a reset may take back what was sent just before.
+        # Not a reset: it may take back what was sent just before. On TLS the closing alert is missing.
+        self.ends_in_order = False
         self.request.shutdown(socket.SHUT_WR)
         self.drain()
         return False
 
     def reset(self):
-        """Ends the connection with RST where the system lets us."""
+        """Lets the connection end with RST."""
+        self.ends_in_order = False
         self.request.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\x01\0\0\0\0\0\0\0")
 
     def drain(self):
@@ -304,6 +336,26 @@ class Connection(socketserver.BaseRequestHandler):
                 pass
         except OSError:
             pass
+
+
+def copied(source, sink):
+    """Hands on what comes until it ends."""
+    try:
+        while data := source.recv(1 << 16):
+            sink.sendall(data)
+        sink.shutdown(socket.SHUT_WR)
+    except OSError:
+        pass
+
+
+def tunnel_entry(request, status):
+    return {
+        "service": "proxy", "key": request.target, "method": request.method, "target": request.target,
+        "path": request.target, "query": "", "headers": [list(pair) for pair in request.headers], "connection": None,
+        "time": request.received, "length": 0, "sha256": hashlib.sha256(b"").hexdigest(), "chunked": False,
+        "fields": [], "status": status, "fate": "answered", "charged": 0, "picture": None, "remarks": [],
+        "proxied": request.target,
+    }  # fmt: skip
 
 
 class Exchange:
@@ -377,7 +429,9 @@ class Exchange:
             answer = Answer.html(rule.get("status", 200))
         else:
             body = rule.get("body", "")
-            if isinstance(body, str):
+            if "bodyBase64" in rule:
+                answer = Answer(rule["status"], forms.strict_base64(rule["bodyBase64"]), rule.get("type"))
+            elif isinstance(body, str):
                 answer = Answer(rule["status"], body.encode(), rule.get("type", "text/plain"))
             else:
                 answer = Answer.json(rule["status"], body, type=rule.get("type", "application/json"))
@@ -391,6 +445,9 @@ class Exchange:
             answer.headers.append((name, str(value)))
 
         now = time.time()
+        if rule.get("gzip"):
+            answer.body = gzip.compress(answer.body, 6)
+            put("Content-Encoding", "gzip")
         if "retryAfter" in rule:
             put("Retry-After", rule["retryAfter"])
         if "retryAfterDate" in rule:
@@ -422,6 +479,7 @@ class Exchange:
             "charged": self.charged,
             "picture": self.picture,
             "remarks": self.remarks,
+            "proxied": request.proxied_host,
         }
         self.application.log.add(entry)
 
@@ -481,7 +539,7 @@ class Scripts:
     KNOWN = {
         "service", "key", "method", "path", "times", "after", "process",
         "delay", "drop", "dropAt", "cut", "cutBody", "stall", "chunked",
-        "status", "headers", "body", "type", "html", "shape", "to", "code", "message", "minutes",
+        "status", "headers", "body", "bodyBase64", "gzip", "type", "html", "shape", "to", "code", "message", "minutes",
         "retryAfter", "retryAfterDate", "reset", "resetAs",
     }  # fmt: skip
 
