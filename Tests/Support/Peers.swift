@@ -59,9 +59,12 @@ public enum Peers {
   public static func tls() throws(PeerFailure) -> TLSListener { try sharedTLS.get() }
 
   /// What Python programs are started with: byte code goes beside the environment, so that it is made once and not in
-  /// the tree.
+  /// the tree, even where the environment says that none is to be written.
   public static var pythonVariables: [String: String] {
-    ["PATH": "/usr/bin:/bin", "PYTHONPYCACHEPREFIX": (environment ?? "/nowhere") + ".pycache"]
+    [
+      "PATH": "/usr/bin:/bin", "PYTHONPYCACHEPREFIX": (environment ?? "/nowhere") + ".pycache",
+      "PYTHONDONTWRITEBYTECODE": "",
+    ]
   }
 
   /// A program of the Python environment.
