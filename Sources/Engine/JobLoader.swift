@@ -200,7 +200,7 @@ public struct JobLoader: Sendable {
     let at = stage.node["stage"] ?? stage.node
     checker.report(
       "budget-missing",
-      "stage \"\(stage.label)\" pays \(price.provider) up to \(ServiceDesk.text(price.credits)) credits a picture, and the "
+      "stage \"\(stage.label)\" pays \(price.provider) up to \(ServiceDesk.text(price.credits)) of its credits a picture, and the "
         + "job has no \"budget\"",
       at: at.range, path: at.path, expected: "a budget", found: "none",
       hint: #"such as "budget": { "credits": 20 } at the top of the job"#)
