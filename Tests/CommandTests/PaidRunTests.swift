@@ -125,6 +125,33 @@ struct PaidRunTests {
     return try (json(list.output).arrayValue ?? []).compactMap { $0["id"]?.stringValue }
   }
 
+  /// Pictures that crash the program have others worked on in children, which pay through the run that started them.
+  @Test func childrenPayThroughTheirRun() throws {
+    let paid = try Paid(24, credits: 1_000)
+    let crashing = [101, 105, 109, 113]
+    for index in crashing { rename(paid.scene.folder["in/p\(index).png"], paid.scene.folder["in/p\(index)-segv.png"]) }
+    let job = String(decoding: paid.scene.folder.read("job.json") ?? [], as: UTF8.self)
+    paid.scene.folder.write(
+      job.replacing(#"{ "stage": "decode" },"#, with: #"{ "stage": "test.fault" }, { "stage": "decode" },"#),
+      to: "job.json")
+    let result = RunProgram.run(
+      ["run", "job.json", "--report", "report.json", "--no-progress"],
+      paid.scene.settings { settings in
+        settings.environment = paid.environment
+        settings.environment?["SWIFT_BACKTRACE"] = "enable=no"
+      }, program: FaultyScene.program)
+    #expect(result.exitCode == 1, "\(result.error)")
+    let report = try paid.scene.report()
+    // After three crashes everything is done in children.
+    #expect(report["run"]?["crashes"]?.integer == 3, "\(result.error)")
+    let statuses = try paid.statuses()
+    #expect(statuses.values.count { $0 == "failed" } == crashing.count, "\(result.error)")
+    // One that was being paid for when another crashed the program is not asked for again.
+    #expect(statuses.values.allSatisfy { ["done", "failed", "unknown"].contains($0) })
+    #expect(try paid.charges.values.allSatisfy { $0.count == 1 })
+    #expect(try paid.charges.count == 20)
+  }
+
   /// The credits end after 10 of 100.
   @Test func whenCreditsEndTheRestIsLeftForTheNextRun() throws {
     let count = 100
