@@ -87,7 +87,8 @@ let package = Package(
     .testTarget(
       name: "CommandTests",
       dependencies: [
-        "PipelineCommand", "Engine", "Stages", "PipelineKit", "Imaging", "Inference", "JobSyntax", "TestSupport",
+        "PipelineCommand", "Engine", "Stages", "PipelineKit", "Imaging", "Inference", "Transport", "JobSyntax",
+        "TestSupport",
       ]),
   ],
   swiftLanguageModes: [.v6]

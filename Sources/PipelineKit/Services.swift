@@ -98,9 +98,9 @@ public struct UploadReceipt: Sendable, Hashable {
 /// What became of an upload, as its provider tells it.
 public enum UploadResult: Sendable {
   case sent(UploadReceipt)
-  /// Nothing was sent, since what is there already is to stay, or is the same; where it can be seen. It is not ours to
-  /// take back, so there is no receipt of it.
-  case alreadyThere(link: String?)
+  /// Nothing was sent, since what is there already is the same, or else is to stay; where it can be seen. It is not ours
+  /// to take back, so there is no receipt of it.
+  case alreadyThere(link: String?, isSame: Bool)
   /// It may have arrived; why that is not known.
   case unknown(String)
 }
@@ -110,7 +110,7 @@ public enum UploadAnswer: Sendable {
   /// - Parameter isNew: whether it was sent just now, and not by an earlier run.
   case sent(UploadReceipt, isNew: Bool)
   /// Nothing was sent, and what is there stays; where it can be seen.
-  case alreadyThere(link: String?)
+  case alreadyThere(link: String?, isSame: Bool)
   /// The identifier of the receipt that settles whether it has arrived.
   case unknown(String)
 }
@@ -251,9 +251,9 @@ extension StageContext {
       receipt.sha256 = sha256
       try services?.book(receipt)
       return .sent(receipt, isNew: true)
-    case .alreadyThere(let link):
+    case .alreadyThere(let link, let isSame):
       if !isRepeatable { try services?.withdraw(note) }
-      return .alreadyThere(link: link)
+      return .alreadyThere(link: link, isSame: isSame)
     case .unknown(let reason):
       if isRepeatable { try services?.book(note) }
       warn("outcome-unknown", "what was sent to \(provider) may have arrived: \(reason)")

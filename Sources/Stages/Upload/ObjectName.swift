@@ -13,7 +13,7 @@ enum ObjectName {
   /// - Throws: what rendering fails with, `output-escapes` where a value names a folder above, `output-name` where the
   ///   name is empty, ends in `/` or is not UTF-8.
   ///
-  /// - Parameter templates: one after the other.
+  /// - Parameter templates: what is one after the other in the name.
   static func text(_ templates: [Template], for item: Item, in context: StageContext) throws(StageError) -> String {
     try text(templates) { variable in
       TemplateValues.value(of: variable, identity: item.identity, run: context.run, item: item)
@@ -23,14 +23,28 @@ enum ObjectName {
   static func text(
     _ templates: [Template], value: (TemplateVariable) -> Result<[UInt8], StageError>
   ) throws(StageError) -> String {
-    var name = Name(text: templates.map(\.text).joined())
-    for segment in templates.lazy.flatMap(\.segments) {
-      switch segment {
-      case .literal(let bytes): try name.take(bytes, from: nil)
-      case .variable(let variable): try name.take(try value(variable).get(), from: variable)
+    let text = templates.map(\.text).joined()
+    var bytes: [UInt8] = []
+    for (index, template) in templates.enumerated() {
+      var name = Name(text: text)
+      for segment in template.segments {
+        switch segment {
+        case .literal(let bytes): try name.take(bytes, from: nil)
+        case .variable(let variable): try name.take(try value(variable).get(), from: variable)
+        }
       }
+      bytes += try name.finish(isLast: index == templates.count - 1)
     }
-    return try name.finish()
+    func failure(_ what: String) -> StageError {
+      StageError("output-name", "\"\(PathBytes(bytes: bytes).printable)\", made from \(text), \(what)")
+    }
+    guard let result = String(validating: bytes, as: UTF8.self) else {
+      throw failure("is not UTF-8, as names at a service must be")
+    }
+    guard let last = bytes.last else { throw failure("is empty") }
+    guard last != UInt8(ascii: "/") else { throw failure("ends in \"/\", so it names a folder") }
+    guard !bytes.contains(0) else { throw failure("holds a NUL character") }
+    return result
   }
 
   private struct Name {
@@ -66,7 +80,7 @@ enum ObjectName {
       }
     }
 
-    private mutating func endPart() throws(StageError) {
+    private mutating func endPart(keepsEmpty: Bool = false) throws(StageError) {
       if let origin, !isTrusted, part.elementsEqual("..".utf8) || part.elementsEqual(".".utf8) {
         throw StageError(
           "output-escapes",
@@ -74,27 +88,17 @@ enum ObjectName {
             + "\(text) is not sent",
           hint: "name the folder in the template itself, and use ${item.stem} or a column without \"..\" for the rest")
       }
-      if !part.isEmpty || origin == nil { parts.append(part) }
+      if !part.isEmpty || origin == nil || keepsEmpty { parts.append(part) }
       part = []
       origin = nil
       isTrusted = true
     }
 
-    mutating func finish() throws(StageError) -> String {
-      let isOpen = part.isEmpty
-      try endPart()
-      let bytes = parts.joined(separator: [UInt8(ascii: "/")])
-      guard let result = String(validating: bytes, as: UTF8.self) else {
-        throw name(Array(bytes), "is not UTF-8, as names at a service must be")
-      }
-      guard !result.isEmpty else { throw name([], "is empty") }
-      guard !isOpen else { throw name(Array(bytes), "ends in \"/\", so it names a folder") }
-      guard !result.utf8.contains(0) else { throw name(Array(bytes), "holds a NUL character") }
-      return result
-    }
-
-    private func name(_ bytes: [UInt8], _ what: String) -> StageError {
-      StageError("output-name", "\"\(PathBytes(bytes: bytes).printable)\", made from \(text), \(what)")
+    /// What begins a name keeps the `/` that an empty value comes after.
+    mutating func finish(isLast: Bool) throws(StageError) -> [UInt8] {
+      let isOpen = isLast && part.isEmpty && origin != nil && !parts.isEmpty
+      try endPart(keepsEmpty: !isLast || isOpen)
+      return Array(parts.joined(separator: [UInt8(ascii: "/")]))
     }
   }
 }

@@ -232,20 +232,18 @@ struct S3Upload: UploadProvider {
     }
     let locator = Self.locator(bucket, name)
     let link = publicBase.map { $0 + RequestURL.encoded(path: name) } ?? url.text
-    let payload = Payload(encoded.bytes)
+    let (payload, digest) = (Payload(encoded.bytes), encoded.bytes.withUnsafeBytes { SHA256.digest(of: $0) })
     return PreparedUpload(encoded: encoded, target: url.text, isRepeatable: true) {
       [options] context throws(StageError) in
-      let digest = encoded.bytes.withUnsafeBytes { SHA256.digest(of: $0) }
       do throws(ServiceFailure) {
         switch try client(context).put(name, payload, digest: digest, options: options) {
         case .stored(let etag, let version):
           if let version { context.note("versionId", .string(version)) }
           return .sent(UploadReceipt(provider: Self.name, link: link, deleteLink: locator, etag: etag))
-        case .identical:
-          return .alreadyThere(link: link)
+        case .identical: return .alreadyThere(link: link, isSame: true)
         case .existed:
-          context.warn("upload-kept", "\(url.display) was there already and stays as it is")
-          return .alreadyThere(link: link)
+          context.warn("output-kept", "\(url.display) was there already and stays as it is")
+          return .alreadyThere(link: link, isSame: false)
         }
       } catch { throw StageError(error, of: Self.service) }
     }

@@ -96,7 +96,9 @@ public struct Upload: ExchangingStage, ReceiptedStage {
       switch answer {
       case .unknown(let receipt): return .outcome(.unknown(receipt: receipt))
       case .sent(let receipt, _): link = receipt.link
-      case .alreadyThere(let there): link = there
+      // An output is what the picture was made into.
+      case .alreadyThere(_, isSame: false): return .outcome(.next(item))
+      case .alreadyThere(let there, isSame: true): link = there
       }
       let isBooked = context.book(
         OutputRecord(
