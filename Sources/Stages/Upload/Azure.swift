@@ -110,7 +110,7 @@ struct AzureUpload: UploadProvider {
     if let most = signed.mostBytes, encoded.bytes.count > most {
       throw StageError(
         "service-too-large",
-        "the picture has \(encoded.bytes.count) bytes; \(Self.service) takes \(most) at once by this signature's version"
+        "it has \(encoded.bytes.count) bytes; \(Self.service) takes \(most) at once by this signature's version"
       )
     }
     let name = signed.isBlob ? "" : try UploadAddress.encoded(try ObjectName.text([path], for: item, in: context))

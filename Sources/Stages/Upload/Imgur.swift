@@ -124,7 +124,7 @@ struct ImgurUpload: UploadProvider {
 
   func prepare(_ encoded: Item.Encoded, for item: Item, in context: StageContext) throws(StageError) -> PreparedUpload {
     let sent = form == .url ? encoded : try taken(encoded, context)
-    var shown = "\(base.origin)\(base.path)\n\(form.rawValue)"
+    var shown = "\(base.origin)\(base.path)\n\(form.rawValue)\n\(access.isAnonymous ? "anonymous" : "account")"
     var fields: [(name: String, value: String)] = []
     func add(_ name: String, _ template: Template) throws(StageError) {
       let value = try UploadFields.text(template, for: item, in: context)

@@ -292,7 +292,7 @@ import Testing
 
   @Test func `statuses that a job takes for success are it, and no other`() throws {
     let classify = HTTPUpload.classifier([303, 409])
-    #expect(classify(try answer(303)) == nil && classify(try answer(409)) == nil)
+    for status in [303, 409] { #expect(classify(try answer(status)) == nil) }
     #expect(classify(try answer(200, json: #"{"message":"no"}"#))?.message == "200: no")
   }
 

@@ -205,6 +205,7 @@ import Testing
   ])
   func `lint refuses`(more: String, words: String) throws {
     let text = upload.json("webdav", more.isEmpty ? #""overwrite": "replace""# : more)
-    #expect(try upload.lint(text).contains { $0.contains(words) }, "\(try upload.lint(text))")
+    let findings = try upload.lint(text)
+    #expect(findings.contains { $0.contains(words) }, "\(findings)")
   }
 }
