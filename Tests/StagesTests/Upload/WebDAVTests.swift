@@ -23,7 +23,6 @@ import Testing
     let receipt = try upload.receipt(try json(), item)
     #expect(try file("open/\(folder)/two/thr ee/a b+ü%.png") == item.encoded?.bytes.array)
     #expect(receipt.link == "\(try Peers.webDAV().address)/open/\(folder)/two/thr%20ee/a%20b%2B%C3%BC%25.png")
-    #expect(receipt.etag?.isEmpty == false)
     // And the next ones lie in it.
     let next = try upload.encoded("next.png", directory: "\(folder)/two")
     _ = try upload.receipt(try json("open/"), next)
@@ -98,7 +97,7 @@ import Testing
     for (index, mode) in ["skip", "error"].enumerated() {
       let item = try upload.encoded("n\(index).png", directory: "\(folder)/new")
       let receipt = try upload.receipt(try json("open", #", "overwrite": "\#(mode)""#), item)
-      #expect(receipt.etag != nil)
+      #expect(receipt.link?.hasSuffix("/n\(index).png") == true)
       #expect(try file("open/\(folder)/new/n\(index).png") == item.encoded?.bytes.array)
     }
   }
@@ -168,7 +167,7 @@ import Testing
       default:
         return puts.withLock { count in
           count += 1
-          return count == 1 ? .close : .answer(412)
+          return count == 1 ? .raw(Array("HTTP/1.1 ".utf8)) : .answer(412)
         }
       }
     }
