@@ -24,6 +24,7 @@ let package = Package(
     .systemLibrary(name: "CCurl", pkgConfig: "libcurl", providers: [.apt(["libcurl4-openssl-dev"])]),
     .systemLibrary(name: "CCrypto", pkgConfig: "libcrypto", providers: [.apt(["libssl-dev"])]),
     .systemLibrary(name: "CSQLite", pkgConfig: "sqlite3", providers: [.apt(["libsqlite3-dev"])]),
+    .systemLibrary(name: "CExpat", pkgConfig: "expat", providers: [.apt(["libexpat1-dev"])]),
     .target(name: "COpenVINO", linkerSettings: [.linkedLibrary("dl")]),
     .target(name: "CSystem"),
 
@@ -37,7 +38,7 @@ let package = Package(
       name: "Inference", dependencies: ["COpenVINO", "CVips", "JobSyntax", "Digest"],
       resources: [.embedInCode("Catalogue/models.json")]),
 
-    .target(name: "Transport", dependencies: ["CCurl", "Digest", "JobSyntax"]),
+    .target(name: "Transport", dependencies: ["CCurl", "CExpat", "Digest", "JobSyntax"]),
 
     // Row 3.
     .target(
@@ -73,7 +74,7 @@ let package = Package(
     .testTarget(name: "JobSyntaxTests", dependencies: ["JobSyntax", "TestSupport"]),
     .testTarget(name: "ImagingTests", dependencies: ["Imaging", "TestSupport"]),
     .testTarget(name: "InferenceTests", dependencies: ["Inference", "Imaging", "TestSupport"]),
-    .testTarget(name: "TransportTests", dependencies: ["Transport", "TestSupport"]),
+    .testTarget(name: "TransportTests", dependencies: ["Transport", "Digest", "TestSupport"]),
     .testTarget(name: "PipelineKitTests", dependencies: ["PipelineKit", "Inference", "JobSyntax", "TestSupport"]),
     .testTarget(
       name: "StagesTests",

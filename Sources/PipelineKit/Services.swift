@@ -98,6 +98,9 @@ public struct UploadReceipt: Sendable, Hashable {
 /// What became of an upload, as its provider tells it.
 public enum UploadResult: Sendable {
   case sent(UploadReceipt)
+  /// Nothing was sent, since what is there already is to stay, or is the same; where it can be seen. It is not ours to
+  /// take back, so there is no receipt of it.
+  case alreadyThere(link: String?)
   /// It may have arrived; why that is not known.
   case unknown(String)
 }
@@ -106,6 +109,8 @@ public enum UploadResult: Sendable {
 public enum UploadAnswer: Sendable {
   /// - Parameter isNew: whether it was sent just now, and not by an earlier run.
   case sent(UploadReceipt, isNew: Bool)
+  /// Nothing was sent, and what is there stays; where it can be seen.
+  case alreadyThere(link: String?)
   /// The identifier of the receipt that settles whether it has arrived.
   case unknown(String)
 }
@@ -246,6 +251,9 @@ extension StageContext {
       receipt.sha256 = sha256
       try services?.book(receipt)
       return .sent(receipt, isNew: true)
+    case .alreadyThere(let link):
+      if !isRepeatable { try services?.withdraw(note) }
+      return .alreadyThere(link: link)
     case .unknown(let reason):
       if isRepeatable { try services?.book(note) }
       warn("outcome-unknown", "what was sent to \(provider) may have arrived: \(reason)")

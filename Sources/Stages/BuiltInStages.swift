@@ -22,6 +22,7 @@ public enum BuiltInStages {
     try registry.register(Watermark.self)
     try registry.register(Encode.self)
     try registry.register(Write.self)
+    try registry.register(Upload.self)
     try registry.register(Branch.self)
   }
 }

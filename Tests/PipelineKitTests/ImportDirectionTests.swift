@@ -7,7 +7,7 @@ import Testing
 @Suite struct ImportDirectionTests {
   private static let rows = [
     "CVips": 0, "CZlib": 0, "CDeflate": 0, "CJPEG": 0, "CPango": 0, "CCurl": 0, "CCrypto": 0, "CSQLite": 0,
-    "COpenVINO": 0, "CSystem": 0, "JobSyntax": 1,
+    "CExpat": 0, "COpenVINO": 0, "CSystem": 0, "JobSyntax": 1,
     "Digest": 1,
     "Imaging": 2, "Inference": 2, "Transport": 2,
     "PipelineKit": 3, "Engine": 4, "Stages": 4, "PipelineCommand": 5, "pipeline": 6,
@@ -16,6 +16,7 @@ import Testing
   private static let importersOfC: [String: Set<String>] = [
     "CVips": ["Imaging", "Inference"], "CZlib": ["Imaging"], "CDeflate": ["Imaging"], "CJPEG": ["Imaging"],
     "CPango": ["Imaging"], "CCurl": ["Transport"], "CCrypto": ["Digest"], "CSQLite": ["Engine"],
+    "CExpat": ["Transport"],
     "COpenVINO": ["Inference"],
     "CSystem": ["Engine", "PipelineCommand", "PipelineKit"],
   ]

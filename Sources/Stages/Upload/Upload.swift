@@ -6,7 +6,7 @@ import PipelineKit
 /// Sends encoded pictures to a service.
 public struct Upload: ExchangingStage, ReceiptedStage {
   /// Everyone that pictures can be sent to.
-  static let providers: [any UploadProvider.Type] = []
+  static let providers: [any UploadProvider.Type] = [S3Upload.self, PresignedUpload.self]
 
   static let provider = Field<String>(
     "provider", type: .choice(providers.map { Choice($0.name, $0.help) }), absent: nil,
@@ -24,7 +24,11 @@ public struct Upload: ExchangingStage, ReceiptedStage {
         + "`unknown`, and `pipeline receipts resolve` settles it. What replaces by name (PUT) is repeated.",
     ],
     fields: [provider, concurrency] + UploadFields.shared + providers.flatMap { $0.fields },
-    examples: [])
+    examples: [
+      #"{ "stage": "upload", "provider": "s3", "bucket": "shop-pictures", "region": "eu-central-1" }"#,
+      #"{ "stage": "upload", "provider": "s3", "endpoint": "http://localhost:9000", "bucket": "shop", "key": "img/${item.stem}.${ext}", "ifAbsent": true }"#,
+      #"{ "stage": "upload", "provider": "presigned", "url": "${item.url}", "contentType": "image/webp" }"#,
+    ])
 
   private static func type(of settings: Settings) -> (any UploadProvider.Type)? {
     providers.first { $0.name == settings[provider] }
@@ -36,7 +40,9 @@ public struct Upload: ExchangingStage, ReceiptedStage {
     return plan
   }
 
-  public static func check(_ settings: Settings) -> [Diagnostic] { type(of: settings)?.check(settings) ?? [] }
+  public static func check(_ settings: Settings) -> [Diagnostic] {
+    UploadFields.check(settings) + (type(of: settings)?.check(settings) ?? [])
+  }
 
   public static func receiptKeeper(
     _ settings: Settings, resources: StageResources
@@ -76,16 +82,18 @@ public struct Upload: ExchangingStage, ReceiptedStage {
       let answer = try context.uploadOnce(
         provider: name, options: target, sha256: hash, isRepeatable: prepared.isRepeatable
       ) { () throws(StageError) in try prepared.send(context) }
+      let link: String?
       switch answer {
       case .unknown(let receipt): return .outcome(.unknown(receipt: receipt))
-      case .sent(let receipt, _):
-        let isBooked = context.book(
-          OutputRecord(
-            place: .link(receipt.link ?? ""), format: sent.format.rawValue, width: sent.width, height: sent.height,
-            bytes: sent.bytes.count, sha256: Hex.text(hash)))
-        guard isBooked else { throw StageError("cancelled", "the picture was given up; it was sent") }
-        return .outcome(.next(item))
+      case .sent(let receipt, _): link = receipt.link
+      case .alreadyThere(let there): link = there
       }
+      let isBooked = context.book(
+        OutputRecord(
+          place: .link(link ?? ""), format: sent.format.rawValue, width: sent.width, height: sent.height,
+          bytes: sent.bytes.count, sha256: Hex.text(hash)))
+      guard isBooked else { throw StageError("cancelled", "the picture was given up; it was sent") }
+      return .outcome(.next(item))
     }
   }
 }
