@@ -204,6 +204,8 @@ public struct StagePlan: Sendable {
   public var lane: Lane
   /// How many exchanges with a service may go on at once, of a stage that has any; see `ExchangingStage`.
   public var exchanges: Int?
+  /// Whether the stage opens inputs: it then has exchanges in runs with inputs that are fetched, and in no others.
+  public var opensInputs: Bool
   /// What one item may cost at most, in a service's credits; nil where nothing is paid for.
   public var price: Price?
   /// What the item must have, all of it.
@@ -256,6 +258,7 @@ public struct StagePlan: Sendable {
   ) {
     self.lane = lane
     self.exchanges = nil
+    self.opensInputs = false
     self.price = nil
     self.accepts = accepts
     self.acceptsAny = acceptsAny
