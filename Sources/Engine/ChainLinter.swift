@@ -376,7 +376,8 @@ struct ChainLinter {
       if texts.count > 1 { return true }
       // A pattern with a mistake in it has its own finding.
       return texts.first.flatMap { try? GlobPattern($0) }.map { !$0.isPlain } ?? false
-    case .directory: return true
+    case .directory, .bucket, .imgur: return true
+    case .addresses(let texts, _): return texts.count > 1
     case .list, .manifest, nil: return false
     }
   }

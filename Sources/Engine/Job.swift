@@ -53,6 +53,8 @@ public struct Job: Sendable {
   public var portable: Bool
   public var onSuccess: OnSuccess = .keep
   public var network = NetworkOptions()
+  /// How pictures that are no files here are fetched.
+  public var remote = RemoteOptions()
   /// Nil where nothing may be paid.
   public var budget: Budget?
 

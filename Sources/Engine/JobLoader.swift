@@ -119,9 +119,12 @@ public struct JobLoader: Sendable {
         nil
       }
     if inputGlobs.isEmpty, let input { checkInput(input, root, folder: folder, &checker) }
+    if inputGlobs.isEmpty, let input, let node = root["input"] {
+      JobSpec.checkRemote(settings[JobSpec.input], node, input, &checker)
+    }
     ChainLinter.check(stages, isWhole: chains.isWhole, input: input, checker: &checker)
     let onSuccess =
-      chains.isWhole ? JobSpec.readOnSuccess(settings, root, stages: stages, &checker) : .keep
+      chains.isWhole ? JobSpec.readOnSuccess(settings, root, input: input, stages: stages, &checker) : .keep
     if chains.isWhole { checkBudget(stages, root, &checker) }
     checkSecrets(root, &checker)
     diagnostics += checker.diagnostics
@@ -153,7 +156,9 @@ public struct JobLoader: Sendable {
       stateFolder: settings[JobSpec.state].map { folder.joining(PathBytes($0)).normalised },
       resultBytes: limits?[JobSpec.Limits.results] ?? JobSpec.Limits.results.absent ?? 0,
       portable: settings[JobSpec.portable], onSuccess: onSuccess,
-      network: JobSpec.readNetwork(settings, folder: folder), budget: JobSpec.readBudget(settings))
+      network: JobSpec.readNetwork(settings, folder: folder),
+      remote: JobSpec.readRemote(inputGlobs.isEmpty ? settings[JobSpec.input] : nil, input),
+      budget: JobSpec.readBudget(settings))
     return LoadedJob(job: job, diagnostics: found, sources: [source])
   }
 
@@ -166,7 +171,14 @@ public struct JobLoader: Sendable {
         directory, recursive: input[JobSpec.Input.recursive], all: input[JobSpec.Input.all], allowEmpty: allowEmpty)
     }
     if let list = input[JobSpec.Input.list] { return .list(list, allowEmpty: allowEmpty) }
-    return input[JobSpec.Input.manifest].map { .manifest($0, allowEmpty: allowEmpty) }
+    if let manifest = input[JobSpec.Input.manifest] { return .manifest(manifest, allowEmpty: allowEmpty) }
+    if let urls = input[JobSpec.Remote.urls] { return .addresses(urls, allowEmpty: allowEmpty) }
+    if let bucket = input[JobSpec.Remote.bucket] {
+      return JobSpec.bucketSearch(bucket, takesAll: input[JobSpec.Input.all]).map {
+        .bucket($0, allowEmpty: allowEmpty)
+      }
+    }
+    return input[JobSpec.Remote.imgur].flatMap { JobSpec.imgurSearch($0) }.map { .imgur($0, allowEmpty: allowEmpty) }
   }
 
   /// What `${item.NAME}` may name. A manifest that cannot be read is complained about when the run is planned.
@@ -184,8 +196,10 @@ public struct JobLoader: Sendable {
   ) {
     guard let input = root["input"] else { return }
     for problem in InputWalker.check([declared], base: folder) {
-      var node = input["files"] ?? input["manifest"] ?? input
-      if let element = problem.element, let elements = input["files"]?.arrayValue, element < elements.count {
+      var node = input["files"] ?? input["urls"] ?? input["manifest"] ?? input
+      if let element = problem.element, let elements = (input["files"] ?? input["urls"])?.arrayValue,
+        element < elements.count
+      {
         node = elements[element]
       }
       checker.append([problem.diagnostic(path: node.path, source: (checker.file, node.range))])

@@ -240,7 +240,13 @@ public final class JobRun: Sendable {
     let made =
       plan.workCount > 0 && !isAllDone && !isStopped
       ? try makeStages(workCount: plan.workCount, within: job.deadline.map { .seconds($0) }) : []
-    let stages = made ?? []
+    var stages = made ?? []
+    // Where all are files, no more items are let in than compute workers can use.
+    if plan.inputs.hasRemote {
+      for index in stages.indices where stages[index].plan.opensInputs {
+        stages[index].plan.exchanges = stages[index].plan.exchanges ?? job.network.requests
+      }
+    }
     let (journal, launcher, canTakeUp, replaced) = state.withLock {
       ($0.journal, $0.launcher, $0.canTakeUp, $0.replacedInputs)
     }
@@ -480,10 +486,14 @@ public final class JobRun: Sendable {
     }
     // One libvips thread a picture while there are pictures enough for every worker; more only when there are not.
     Libvips.setConcurrency(max(1, workers / max(1, min(workers, workCount))))
+    let services = ServiceResources(job.network)
+    let fetcher: RemoteFetcher?
+    if job.input.mayBeRemote { fetcher = try RemoteFetcher(job.remote, services: services) } else { fetcher = nil }
     let resources = StageResources(
       run: values, computeWorkers: workers, facts: facts, decodeLimits: job.decodeLimits,
       workingSpace: job.stages.reduce(WorkingSpace()) { $0.union($1.plan.workingSpace) },
-      keepsSourceHash: keepsSourceHash, services: ServiceResources(job.network))
+      keepsSourceHash: keepsSourceHash, services: services, fetcher: fetcher,
+      keepsFetchedBytes: job.stages.contains { !$0.plan.copies.isEmpty })
     var stages: [ExecutableStage] = []
     for stage in job.stages {
       do throws(StageError) {

@@ -25,8 +25,9 @@ public enum JobSpec {
   static let input = Field<Settings>.object(
     "input",
     ObjectShape(
-      [Input.files, Input.directory, Input.list, Input.manifest, Input.recursive, Input.all, Input.allowEmpty],
-      exactlyOne: ["files", "directory", "list", "manifest"]),
+      [Input.files, Input.directory, Input.list, Input.manifest, Input.recursive, Input.all, Input.allowEmpty]
+        + Remote.fields,
+      exactlyOne: ["files", "directory", "list", "manifest", "urls", "s3", "imgur"]),
     help: "where the pictures come from")
   static let stages = Field<[JSONNode]>(
     "stages", type: .stages, absent: nil, help: "the chain, in order; each an object with \"stage\" and its settings"
@@ -57,16 +58,18 @@ public enum JobSpec {
     ) { node, _ in node.arrayValue.map { .some($0.compactMap(\.stringValue).map(Template.literal)) } }
     static let directory = Field<String?>.text("directory", .path, help: "a folder; its pictures, by their endings")
     static let list = Field<String?>.text(
-      "list", .path, help: "a file with one path a line, relative to that file; \"-\" reads standard input")
+      "list", .path,
+      help: "a file with one path or address a line, paths relative to that file; \"-\" reads standard input")
     static let manifest = Field<String?>.text(
       "manifest", .path,
       help:
-        "a CSV file with a header, or JSON lines (.jsonl); the path stands in column path, file or input, and each column becomes ${item.NAME}"
+        "a CSV file with a header, or JSON lines (.jsonl); the path or address stands in column path, file or input, and each column becomes ${item.NAME}"
     )
     static let recursive = Field<Bool>.boolean(
       "recursive", default: true, help: "whether a directory's subfolders are read too")
     static let all = Field<Bool>.boolean(
-      "all", default: false, help: "whether a directory's files without a known ending are taken too")
+      "all", default: false,
+      help: "whether files of a directory and keys of a bucket without a known ending are taken too")
     static let allowEmpty = Field<Bool>.boolean("allowEmpty", default: false, help: "whether no input at all is fine")
   }
 

@@ -7,7 +7,7 @@ public struct ItemIdentity: Sendable {
   public var index: Int
   /// The place among all inputs of the job, from 0: another than `index` where a shard leaves inputs to others.
   public var inputIndex: Int
-  /// The path to open.
+  /// The path to open; of a picture that is no file here its name, under which nothing can be opened.
   public var path: PathBytes
   /// The path as found, for people and the report.
   public var name: PathBytes
@@ -17,12 +17,15 @@ public struct ItemIdentity: Sendable {
   public var columns: [String: String]
   /// How many inputs of the same name come before this one: a manifest may name one more than once.
   public var occurrence: Int
+  /// Where the picture is fetched from; nil for files.
+  public var remote: RemoteSource?
 
   /// - Parameter inputIndex: `index`, where nil.
   public init(
     index: Int, inputIndex: Int? = nil, path: PathBytes, name: PathBytes, directory: PathBytes,
-    columns: [String: String] = [:], occurrence: Int = 0
+    columns: [String: String] = [:], occurrence: Int = 0, remote: RemoteSource? = nil
   ) {
+    self.remote = remote
     self.occurrence = occurrence
     self.index = index
     self.inputIndex = inputIndex ?? index
@@ -77,6 +80,9 @@ public struct Item: Sendable {
   public private(set) var sourceStamp: FileStamp?
   /// What the input's header says, once it was opened; stays when pixels go.
   public private(set) var sourceHeader: PictureHeader?
+  /// The bytes that were fetched for a picture that is no file here, where the job may put them aside; stays when pixels
+  /// go.
+  public private(set) var fetchedBytes: EncodedBytes?
   /// The encoded result; gone as soon as the picture changes.
   public private(set) var encoded: Encoded?
 
@@ -119,6 +125,13 @@ public struct Item: Sendable {
   public func with(sourceHash: String) -> Item {
     var copy = self
     copy.sourceHash = sourceHash
+    return copy
+  }
+
+  /// Keeps the bytes of the source, which cannot be read again.
+  public func with(fetchedBytes: EncodedBytes) -> Item {
+    var copy = self
+    copy.fetchedBytes = fetchedBytes
     return copy
   }
 

@@ -204,6 +204,8 @@ public struct StagePlan: Sendable {
   public var lane: Lane
   /// How many exchanges with a service may go on at once, of a stage that has any; see `ExchangingStage`.
   public var exchanges: Int?
+  /// Whether the stage opens inputs: it then has exchanges in runs with inputs that are fetched, and in no others.
+  public var opensInputs: Bool
   /// What one item may cost at most, in a service's credits; nil where nothing is paid for.
   public var price: Price?
   /// What results that are paid for follow from, of the stage's settings: a change of others is no reason to pay again.
@@ -259,6 +261,7 @@ public struct StagePlan: Sendable {
   ) {
     self.lane = lane
     self.exchanges = nil
+    self.opensInputs = false
     self.price = nil
     self.paidSettings = nil
     self.accepts = accepts

@@ -165,14 +165,21 @@ public struct StageResources: Sendable {
   public var workingSpace: WorkingSpace
   /// Whether the job names `${item.hash}`: the stage that opens the input then keeps its hash with the item.
   public var keepsSourceHash: Bool
+  /// Whether the job may put inputs aside: the stage that opens one that was fetched then keeps its bytes with the item.
+  public var keepsFetchedBytes: Bool
+  /// Fetches inputs that are no files here; nil where the job has none.
+  public var fetcher: RemoteFetcher?
   /// What the stages of a run share.
   public let shared: SharedObjects
 
   public init(
     run: RunValues, computeWorkers: Int, facts: RunFacts, decodeLimits: DecodeLimits = DecodeLimits(),
     workingSpace: WorkingSpace = WorkingSpace(), keepsSourceHash: Bool = false,
-    shared: SharedObjects = SharedObjects(), services: ServiceResources = ServiceResources()
+    shared: SharedObjects = SharedObjects(), services: ServiceResources = ServiceResources(),
+    fetcher: RemoteFetcher? = nil, keepsFetchedBytes: Bool = false
   ) {
+    self.fetcher = fetcher
+    self.keepsFetchedBytes = keepsFetchedBytes
     self.services = services
     self.run = run
     self.shared = shared
@@ -327,6 +334,10 @@ public enum TemplateValues {
       // The bytes that the picture was made from: the file may be another by now.
       if let hash = item?.sourceHash { return .success(Array(hash.utf8)) }
       if case .encoded(let source) = item?.picture { return .success(Array(source.bytes.sha256.utf8)) }
+      guard identity.remote == nil else {
+        return .failure(
+          StageError("template-value", "the hash of a picture that is fetched is not known before decode", kind: .job))
+      }
       do throws(ImagingError) {
         return .success(Array(try EncodedPicture.read(path: identity.path.bytes).sha256.utf8))
       } catch {

@@ -2,7 +2,7 @@ import Imaging
 import PipelineKit
 
 /// Opens an input: type by its first bytes, header, limits. Its pixels are decoded by the first stage that wants them.
-public struct Decode: Stage {
+public struct Decode: ExchangingStage {
   static let frames = Field<FramePolicy>.choice(
     "frames", default: .first, help: "which frames of an animated GIF or WebP are read")
   static let onDamage = Field<DamagePolicy>.choice(
@@ -33,6 +33,8 @@ public struct Decode: Stage {
         + "damaged one fails all the same.",
       "A file that is written to or replaced while it is read is put off: the item ends as `deferred`, for the next run. So "
         + "does one that is damaged and has changed since it was read.",
+      "A picture from elsewhere is fetched first, while others are worked on. One that a server does not hand out now is put "
+        + "off (`deferred`), after three attempts; one that is not there, not allowed or too large fails.",
       "Size limits are checked from the header, before any pixel is decoded. A resize straight after decode shrinks "
         + "the picture while it loads, so damage to the pixels may be found in that stage; its message says that the input "
         + "is damaged.",
@@ -46,9 +48,13 @@ public struct Decode: Stage {
 
   private let options: DecodeOptions
   private let keepsHash: Bool
+  private let fetcher: RemoteFetcher?
+  private let keepsFetchedBytes: Bool
 
   public static func plan(_ settings: Settings) -> StagePlan {
-    StagePlan(accepts: .source, produces: .picture, removes: [.alpha, .matte, .encoded])
+    var plan = StagePlan(accepts: .source, produces: .picture, removes: [.alpha, .matte, .encoded])
+    plan.opensInputs = true
+    return plan
   }
 
   public init(_ settings: Settings, resources: StageResources) throws(StageError) {
@@ -57,9 +63,43 @@ public struct Decode: Stage {
       onDamage: settings[Self.onDamage], frames: settings[Self.frames], space: resources.workingSpace,
       resolution: settings[Self.resolution])
     keepsHash = resources.keepsSourceHash
+    fetcher = resources.fetcher
+    keepsFetchedBytes = resources.keepsFetchedBytes
   }
 
-  public func process(_ item: Item, in context: StageContext) throws(StageError) -> Outcome {
+  public func begin(_ item: Item, in context: StageContext) throws(StageError) -> StageStep {
+    guard let remote = item.identity.remote else { return .outcome(try openFile(item, in: context)) }
+    guard let fetcher else {
+      throw StageError("fetch-refused", "\(item.identity.name.printable) is no file", kind: .job)
+    }
+    return .exchange { context throws(StageError) -> StageStep in
+      switch try fetcher.fetch(remote, named: item.identity.name, in: context) {
+      case .putOff(let reason): return .outcome(.deferred(reason: reason))
+      case .content(let bytes, let type):
+        return .compute { context throws(StageError) -> StageStep in
+          .outcome(try open(bytes, servedAs: type, item, in: context))
+        }
+      }
+    }
+  }
+
+  /// - Parameter type: what the server calls it, for the message where it is no picture.
+  private func open(
+    _ bytes: EncodedBytes, servedAs type: String?, _ item: Item, in context: StageContext
+  ) throws(StageError) -> Outcome {
+    let source: EncodedPicture
+    do throws(ImagingError) {
+      source = try EncodedPicture(bytes: bytes, options: options)
+    } catch {
+      var error = StageError(error)
+      let served = type.map { ", which came as \($0)" } ?? ""
+      error.message = "\(item.identity.name.printable)\(served): \(error.message)"
+      throw error
+    }
+    return .next(opened(source, keepsFetchedBytes ? item.with(fetchedBytes: bytes) : item, in: context))
+  }
+
+  private func openFile(_ item: Item, in context: StageContext) throws(StageError) -> Outcome {
     let source: EncodedPicture
     do throws(ImagingError) {
       source = try EncodedPicture(path: item.identity.path.bytes, options: options)
@@ -67,6 +107,10 @@ public struct Decode: Stage {
       if error.code == .changed { return .deferred(reason: StageError(error).description) }
       throw StageError(error)
     }
+    return .next(opened(source, item, in: context))
+  }
+
+  private func opened(_ source: EncodedPicture, _ item: Item, in context: StageContext) -> Item {
     let format = source.header.format
     let ending = item.identity.name.fileExtension
     if let claimed = ending.string?.lowercased(), Self.misleads(claimed, about: format) {
@@ -77,7 +121,7 @@ public struct Decode: Stage {
     context.report(warningsOf: source)
     // What an earlier decode left behind goes.
     let opened = item.releasingPixels().with(source: source)
-    return .next(keepsHash ? opened.with(sourceHash: source.bytes.sha256) : opened)
+    return keepsHash ? opened.with(sourceHash: source.bytes.sha256) : opened
   }
 
   /// Whether a name with this ending, in lower case, says something else than the content.

@@ -190,7 +190,7 @@ public struct Write: Stage {
     guard let existing else { return }
     if let refusal = OutputPath.refusal(of: path, standing: existing.kind) { throw refusal }
     // The item's own file is also known by its number, through mounts and where case does not count.
-    guard !mayReplaceInput else { return }
+    guard !mayReplaceInput, item.identity.remote == nil else { return }
     let input = FileAt(item.identity.path, following: true)
     if item.identity.path == path || (existing.links == 1 && existing.isSame(as: input)) {
       throw StageError(

@@ -48,7 +48,7 @@ extension JobSpec {
 
   /// What a job says; nil where it is not sound, which is complained about.
   static func readOnSuccess(
-    _ settings: Settings, _ root: JSONNode, stages: [JobStage], _ checker: inout FieldChecker
+    _ settings: Settings, _ root: JSONNode, input: InputDeclaration?, stages: [JobStage], _ checker: inout FieldChecker
   ) -> OnSuccess? {
     guard let after = settings[onSuccess], let node = root["onSuccess"] else { return .keep }
     func refuse(_ code: String, _ message: String, at key: String, hint: String? = nil) {
@@ -59,6 +59,15 @@ extension JobSpec {
     let source = after[After.source]
     guard source != .keep else { return .keep }
     let verb = source == .move ? "move" : "delete"
+    switch input {
+    case .addresses, .bucket, .imgur:
+      refuse(
+        "source-remote", "the job would \(verb) pictures that are no files here, which it cannot", at: "source",
+        hint: "leave \"onSuccess\" out")
+      return nil
+    // What they name is known when the run is planned.
+    case .list, .manifest, .files, .directory, nil: break
+    }
     let writers = stages.filter { !$0.plan.outputs.isEmpty }
     if writers.isEmpty, !stages.isEmpty {
       refuse(

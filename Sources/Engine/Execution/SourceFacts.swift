@@ -19,6 +19,10 @@ public struct SourceFacts: Sendable, Hashable {
   /// Nil where nothing was read yet. To be made when it was: later, a stamp looks older than it was then.
   init?(_ item: Item) {
     guard let sha256 = item.sourceHash else { return nil }
+    if let remote = item.identity.remote {
+      self.init(sha256: sha256, stamp: remote.version)
+      return
+    }
     let now = RunClock.now()
     self.init(sha256: sha256, stamp: item.sourceStamp.flatMap { $0.isSettled(at: now) ? $0 : nil })
   }

@@ -1,4 +1,5 @@
 import PipelineKit
+import Transport
 
 /// One walk over a job's inputs; made by `InputWalker.cursor`.
 ///
@@ -8,6 +9,8 @@ public final class InputCursor {
     case tree(TreeWalk, isEmptyAllowed: Bool)
     case list(ListReader, TextInput, isEmptyAllowed: Bool)
     case manifest(ManifestReader, TextInput, isEmptyAllowed: Bool)
+    case addresses(ArraySlice<String>, isEmptyAllowed: Bool)
+    case listing(any RemoteListing, isEmptyAllowed: Bool)
   }
 
   private let walker: InputWalker
@@ -74,6 +77,16 @@ public final class InputCursor {
     case .manifest(_, _, _, let isEmptyAllowed):
       let (input, reader) = try walker.openManifest(declared, declaration)
       return .manifest(reader, input, isEmptyAllowed: isEmptyAllowed)
+    case .addresses(let texts, let isEmptyAllowed):
+      let problems = InputWalker.check([declared])
+      guard problems.isEmpty else { throw InputError(problems) }
+      return .addresses(texts[...], isEmptyAllowed: isEmptyAllowed)
+    case .bucket(let search, let isEmptyAllowed):
+      return .listing(
+        try open { services throws(StageError) in try BucketListing(search, services) }, isEmptyAllowed: isEmptyAllowed)
+    case .imgur(let search, let isEmptyAllowed):
+      return .listing(
+        try open { services throws(StageError) in try ImgurListing(search, services) }, isEmptyAllowed: isEmptyAllowed)
     }
   }
 
@@ -99,8 +112,58 @@ public final class InputCursor {
       return try row(.manifestRow, what: "manifest", input, isEmptyAllowed: isEmptyAllowed) { () throws(TextFault) in
         try reader.next()
       }
+    case .addresses(var rest, let isEmptyAllowed):
+      guard let text = rest.popFirst() else {
+        if given == 0, !isEmptyAllowed { throw InputError(problem(.empty, "no addresses are named")) }
+        return nil
+      }
+      source = .addresses(rest, isEmptyAllowed: isEmptyAllowed)
+      do throws(TransportError) {
+        let (remote, name) = try RemoteSource.address(text)
+        return item(remote, named: name)
+      } catch { throw InputError(problem(.address, "an address is none: \(error.message)")) }
+    case .listing(let listing, let isEmptyAllowed):
+      let found: RemoteFind?
+      do throws(StageError) {
+        found = try listing.next { name, reason in
+          self.skip(SkippedInput(path: name, reason: reason, declaration: self.declaration))
+        }
+      } catch { throw InputError(problem(error)) }
+      if let found { return item(found.remote, named: found.name, relativeDirectory: found.directory) }
+      if given == 0, !isEmptyAllowed {
+        throw InputError(
+          problem(
+            .empty, "\(listing.what) holds no pictures",
+            hint: skips.total == 0 ? nil : "passed over: \(skips.summary)"))
+      }
+      return nil
     case nil: return nil
     }
+  }
+
+  private func open<L: RemoteListing>(
+    _ make: (ServiceResources) throws(StageError) -> L
+  ) throws(InputError) -> L {
+    do throws(StageError) {
+      return try make(ServiceResources(walker.network))
+    } catch { throw InputError(problem(error)) }
+  }
+
+  private func problem(_ error: StageError) -> InputProblem {
+    problem(.service, error.message + (error.cause.map { " (\($0))" } ?? ""), hint: error.hint)
+  }
+
+  private func item(
+    _ remote: RemoteSource, named name: PathBytes, relativeDirectory: PathBytes = PathBytes(bytes: []),
+    columns: [String: String] = [:], line: Int? = nil
+  ) -> InputItem {
+    defer {
+      index += 1
+      given += 1
+    }
+    return InputItem(
+      path: name, name: name, relativeDirectory: relativeDirectory, index: index, columns: columns,
+      declaration: declaration, line: line, remote: remote)
   }
 
   private func skip(_ skipped: SkippedInput) {
@@ -230,7 +293,7 @@ public final class InputCursor {
             .empty, "there are no \(what) in \(PathBytes(text).printable)\(recursive ? " or below it" : "")",
             hint: passed))
       }
-    case .list, .manifest: break
+    case .list, .manifest, .addresses, .bucket, .imgur: break
     }
     if !problems.isEmpty { throw InputError(problems) }
   }
@@ -262,7 +325,7 @@ public final class InputCursor {
     while problems.count < Self.mostProblems {
       do throws(TextFault) {
         guard let row = try read() else { break }
-        if problems.isEmpty, let item = item(row, input) { return item }
+        if let item = try item(row, input, what: what), problems.isEmpty { return item }
       } catch {
         problems.append(InputWalker.problem(error, code, what: what, input, declaration))
         guard case .line(_, _, _, canContinue: true) = error else { break }
@@ -279,7 +342,18 @@ public final class InputCursor {
   }
 
   /// A file that is missing stays an item, so that it fails and is counted by itself.
-  private func item(_ row: ManifestReader.Row, _ input: TextInput) -> InputItem? {
+  private func item(_ row: ManifestReader.Row, _ input: TextInput, what: String) throws(TextFault) -> InputItem? {
+    if RemoteSource.isAddress(row.path) {
+      guard let text = String(validating: row.path, as: UTF8.self) else {
+        throw .line(row.line, "an address that is not UTF-8", hint: "save the \(what) as UTF-8")
+      }
+      do throws(TransportError) {
+        let (remote, name) = try RemoteSource.address(text)
+        return item(remote, named: name, columns: row.columns, line: row.line)
+      } catch {
+        throw .line(row.line, "an address is none: \(error.message)")
+      }
+    }
     let path = PathBytes.resolving(PathBytes(bytes: row.path), from: input.folder)
     if case .success(let status) = FileStatus.of(path.bytes, followingLinks: true) {
       let reason: SkippedInput.Reason? =

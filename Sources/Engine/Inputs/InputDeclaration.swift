@@ -24,6 +24,25 @@ public enum InputDeclaration: Sendable, Hashable {
   /// `input`, else the first.
   case manifest(String, format: ManifestFormat? = nil, column: String? = nil, allowEmpty: Bool = false)
 
+  /// Addresses, http or https. What is not there fails when its turn comes.
+  case addresses([String], allowEmpty: Bool = false)
+
+  /// The objects of a bucket whose keys begin with a prefix.
+  case bucket(BucketSearch, allowEmpty: Bool = false)
+
+  /// What a search of Imgur's gallery finds.
+  case imgur(ImgurSearch, allowEmpty: Bool = false)
+
+  /// Whether inputs may be ones that are fetched.
+  public var mayBeRemote: Bool {
+    switch self {
+    case .files, .directory: false
+    // They may name addresses.
+    case .list, .manifest: true
+    case .addresses, .bucket, .imgur: true
+    }
+  }
+
   /// The endings of files that `directory` takes for pictures, in lower case.
   public static let pictureEndings = [
     "jpg", "jpeg", "jpe", "jfif", "png", "webp", "avif", "heic", "heif", "jxl", "tif", "tiff", "gif", "jp2", "j2k",
@@ -41,7 +60,7 @@ public enum ManifestFormat: String, Sendable, Hashable, CaseIterable {
 
 /// One picture to work on.
 public struct InputItem: Sendable, Hashable {
-  /// The absolute path to open.
+  /// The absolute path to open; the name of what is no file.
   public var path: PathBytes
   /// The path for people and the report: relative to the job's folder when it lies below it, else absolute.
   public var name: PathBytes
@@ -55,6 +74,8 @@ public struct InputItem: Sendable, Hashable {
   public var declaration: Int
   /// The line in the list or manifest, from 1.
   public var line: Int?
+  /// Where the picture is fetched from; nil for files.
+  public var remote: RemoteSource?
 }
 
 /// A file or folder that was found and not taken, and why.
@@ -77,6 +98,15 @@ public struct SkippedInput: Sendable, Hashable {
     case notAPicture
     /// Longer than the system can open.
     case pathTooLong
+    /// Several frames, where a picture was looked for.
+    case animated
+    case video
+    /// Marked as not for everyone.
+    case mature
+    /// A page about a picture, and no link to the picture itself.
+    case noDirectLink
+    /// Found before in the same search.
+    case foundBefore
 
     /// Whether this may have lost pictures that were meant, so that a run should warn.
     public var isProblem: Bool {
@@ -100,6 +130,11 @@ public struct SkippedInput: Sendable, Hashable {
       case .unreadableFolder: "a folder that cannot be read"
       case .notAPicture: "not a picture by its ending"
       case .pathTooLong: "its path is too long to open"
+      case .animated: "animated"
+      case .video: "a video"
+      case .mature: "marked as not for everyone"
+      case .noDirectLink: "without a direct link to a picture"
+      case .foundBefore: "found before in the same search"
       }
     }
   }

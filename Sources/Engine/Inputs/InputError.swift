@@ -19,6 +19,10 @@ public struct InputProblem: Sendable, Hashable {
     case manifestFormat = "manifest-format"
     case manifestColumn = "manifest-column"
     case manifestRow = "manifest-row"
+    /// What is written for an address is none.
+    case address = "input-address"
+    /// A service does not tell what there is.
+    case service = "input-service"
   }
 
   public var code: Code

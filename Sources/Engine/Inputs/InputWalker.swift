@@ -1,4 +1,5 @@
 import PipelineKit
+import Transport
 
 /// Finds a job's inputs, one after the other, the same way on every machine.
 ///
@@ -10,12 +11,18 @@ public struct InputWalker: Sendable {
   /// The job file's folder, absolute.
   public let base: PathBytes
   let standardInput: Int32
+  let network: NetworkOptions
   let once = OnceOnlyInputs()
 
   /// - Parameters:
   ///   - base: what relative paths are relative to: the job file's folder.
   ///   - standardInput: the descriptor that `-` reads.
-  public init(_ declarations: [InputDeclaration], base: PathBytes, standardInput: Int32 = 0) {
+  ///   - network: how services are reached that list pictures.
+  public init(
+    _ declarations: [InputDeclaration], base: PathBytes, standardInput: Int32 = 0,
+    network: NetworkOptions = NetworkOptions()
+  ) {
+    self.network = network
     self.declarations = declarations
     self.base = PathBytes.resolving(base, from: PathBytes.currentFolder ?? PathBytes("/"))
     self.standardInput = standardInput
@@ -43,7 +50,18 @@ public struct InputWalker: Sendable {
         }
       case .manifest(let path, nil, _, _):
         if manifestFormat(path) == nil { problems.append(unknownFormat(path, declaration: index)) }
-      case .directory, .list, .manifest: break
+      case .addresses(let texts, _):
+        for (element, text) in texts.enumerated() {
+          do throws(TransportError) {
+            _ = try RemoteSource.address(text)
+          } catch {
+            problems.append(
+              InputProblem(
+                .address, "element \(element + 1) is no address: \(error.message)", declaration: index, element: element
+              ))
+          }
+        }
+      case .directory, .list, .manifest, .bucket, .imgur: break
       }
     }
     return problems

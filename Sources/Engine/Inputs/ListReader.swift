@@ -10,6 +10,8 @@ final class ListReader {
 
   /// The longest line taken, in bytes: no path is longer.
   static let longestLine = TreeWalk.longestPath
+  /// Addresses may be longer.
+  private static let longestAddress = RemoteSource.longestAddress
 
   init(_ stream: ByteStream) throws(TextFault) {
     self.stream = stream
@@ -31,12 +33,16 @@ final class ListReader {
         }
         if byte == 0 { hasNUL = true }
         // Two more than a path may have, to see a CR and to see that it is too long.
-        if path.count < Self.longestLine + 2 { path.append(byte) }
+        if path.count < Self.longestAddress + 2 { path.append(byte) }
       }
       if path.isEmpty, !isEnded { return nil }
       line += 1
       if separator != 0, path.last == UInt8(ascii: "\r") { path.removeLast() }
-      if path.count > Self.longestLine {
+      if RemoteSource.isAddress(path) {
+        if path.count > Self.longestAddress {
+          throw .line(line, "the line is longer than \(Self.longestAddress) bytes, which no address is")
+        }
+      } else if path.count > Self.longestLine {
         throw .line(line, "the line is longer than \(Self.longestLine) bytes, which no path is")
       }
       if hasNUL { throw .line(line, "a NUL character in a path") }

@@ -148,7 +148,7 @@ final class ManifestReader {
     let column = Self.quoted(pathName ?? "path")
     if path.isEmpty { throw .line(line, "the column \(column) is empty") }
     if path.contains(0) { throw .line(line, "a NUL character in the column \(column)") }
-    if path.count > TreeWalk.longestPath {
+    if path.count > TreeWalk.longestPath, !RemoteSource.isAddress(path) {
       throw .line(line, "the column \(column) is longer than \(TreeWalk.longestPath) bytes, which no path is")
     }
   }

@@ -41,7 +41,7 @@ final class LedgerTables: @unchecked Sendable {
   /// The item as others know it.
   private func placed(_ item: LedgerItem) -> LedgerItem {
     var item = item
-    item.inputPath = home.joining(item.inputPath)
+    if !item.inputPath.isRemoteName { item.inputPath = home.joining(item.inputPath) }
     for index in item.outputs.indices {
       if case .path(let path) = item.outputs[index].record.place {
         item.outputs[index].record.place = .path(home.joining(path))

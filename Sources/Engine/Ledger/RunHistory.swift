@@ -47,6 +47,8 @@ public final class RunHistory: Sendable {
   /// Whether files of an earlier run may be there that were never booked.
   public let followsCutRun: Bool
   private let forcedFrom: Set<Int>
+  /// Where the content of inputs is looked at that are fetched.
+  private let fetcher: RemoteFetcher?
   private struct Tally {
     var otherVersions = 0
     var exampleVersions: String?
@@ -62,6 +64,11 @@ public final class RunHistory: Sendable {
     self.options = options
     self.job = Self.key(of: job, stateFolder: ledger.folder.path)
     results = folder.map { ResultStore($0, mostBytes: job.resultBytes) }
+    if options.checksContent, job.input.mayBeRemote {
+      fetcher = try RemoteFetcher(job.remote, services: ServiceResources(job.network))
+    } else {
+      fetcher = nil
+    }
     followsCutRun = try ledger.mayHoldUnbooked(job: self.job)
     var problem: StageError?
     fingerprint = ChainFingerprint(job) { path in
@@ -116,9 +123,11 @@ public final class RunHistory: Sendable {
     return digest
   }
 
-  /// What the ledger knows an input by: its name as found, and which of several of that name it is.
+  /// What the ledger knows an input by: its name as found, and which of several of that name it is. Of an address it never
+  /// holds the query, only a hash.
   static func key(of identity: ItemIdentity) -> [UInt8] {
     var key = identity.name.bytes
+    if let mark = identity.remote?.mark(beside: identity.name) { key += [0] + mark }
     if identity.occurrence > 0 { key += [0] + Array(String(identity.occurrence).utf8) }
     return key
   }
@@ -148,7 +157,7 @@ public final class RunHistory: Sendable {
     }
     var inputStamp = known.inputStamp
     var went: SourceFate?
-    switch Self.compare(identity.path, known.inputStamp, known.inputHash, options.checksContent) {
+    switch comparison(of: identity, known) {
     case .same: break
     case .touched(let stamp): inputStamp = stamp
     // A picture that was replaced by its own result: whether it still is that is asked of the outputs.
@@ -193,6 +202,22 @@ public final class RunHistory: Sendable {
       }
       return .upToDate(Self.upToDate + (after ?? ""))
     }
+  }
+
+  /// Whether an input is still what was read. What lies elsewhere is looked at only where that is asked for, but for what
+  /// a listing says.
+  private func comparison(of identity: ItemIdentity, _ known: LedgerItem) -> Comparison {
+    guard let remote = identity.remote else {
+      return Self.compare(identity.path, known.inputStamp, known.inputHash, options.checksContent)
+    }
+    guard let fetcher else {
+      return remote.version == nil || remote.version == known.inputStamp ? .same : .changed
+    }
+    let fetched = try? fetcher.fetch(
+      remote, named: identity.name, isCancelled: { false }, pause: { waitForService($0) })
+    guard case .content(let bytes, _) = fetched else { return .missing }
+    guard bytes.withUnsafeBytes({ SHA256.digest(of: $0) }) == known.inputHash else { return .changed }
+    return remote.version == known.inputStamp ? .same : .touched(remote.version)
   }
 
   /// How the reason begins that an item which is up to date is skipped for, in reports and after a crash too.

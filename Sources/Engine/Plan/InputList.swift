@@ -1,3 +1,4 @@
+import Digest
 import PipelineKit
 
 /// The inputs of a run, packed: a run may have millions, and an `InputItem` is four blocks of memory and a dictionary.
@@ -29,6 +30,10 @@ public struct InputList: Sendable, RandomAccessCollection {
   /// Where in `columnBytes` an input's columns begin; -1 for none.
   private var columnStarts: [Int] = []
   private var columnBytes: [UInt8] = []
+  /// What kind of source each input has that is no file; 0 for files. Its location then stands where a path does.
+  private var remoteKinds: [UInt8] = []
+  /// What listings say of the content of such inputs.
+  private var remoteVersions: [FileStamp?] = []
   /// The sets of names that columns have had, each in order: a manifest has one.
   private var columnNames: [[String]] = []
 
@@ -45,14 +50,28 @@ public struct InputList: Sendable, RandomAccessCollection {
   public subscript(position: Int) -> InputItem {
     let folder = folders[Int(places[position])]
     let last = lastName(position)
+    let name = PathBytes(bytes: folder.name + last)
+    var path = PathBytes(bytes: folder.path + last)
+    var remote: RemoteSource?
+    if !remoteKinds.isEmpty, let kind = RemoteSource.Kind(rawValue: remoteKinds[position]) {
+      remote = RemoteSource(
+        kind, String(decoding: path.bytes, as: UTF8.self),
+        version: remoteVersions.isEmpty ? nil : remoteVersions[position])
+      path = name
+    }
     return InputItem(
-      path: PathBytes(bytes: folder.path + last), name: PathBytes(bytes: folder.name + last),
-      relativeDirectory: folder.relativeDirectory, index: numbers.isEmpty ? position : numbers[position],
+      path: path, name: name, relativeDirectory: folder.relativeDirectory,
+      index: numbers.isEmpty ? position : numbers[position],
       columns: columns(position), declaration: folder.declaration,
-      line: lines.isEmpty || lines[position] == 0 ? nil : Int(lines[position]))
+      line: lines.isEmpty || lines[position] == 0 ? nil : Int(lines[position]), remote: remote)
   }
 
-  /// The path of an input alone.
+  /// Whether any input is fetched.
+  public var hasRemote: Bool { !remoteKinds.isEmpty }
+
+  func isRemote(at position: Int) -> Bool { !remoteKinds.isEmpty && remoteKinds[position] != 0 }
+
+  /// The path of an input alone; for files.
   func path(at position: Int) -> PathBytes {
     PathBytes(bytes: folders[Int(places[position])].path + lastName(position))
   }
@@ -65,7 +84,7 @@ public struct InputList: Sendable, RandomAccessCollection {
 
   public mutating func append(_ item: InputItem) {
     let position = places.count
-    let path = item.path.bytes
+    let path = item.remote.map { Array($0.location.utf8) } ?? item.path.bytes
     let name = item.name.bytes
     var cut = path.lastIndex(of: UInt8(ascii: "/")).map { $0 + 1 } ?? 0
     // A name that ends otherwise than its path shares nothing.
@@ -76,6 +95,11 @@ public struct InputList: Sendable, RandomAccessCollection {
     starts.append(lastNames.count)
     lastNames += path[cut...]
     places.append(number)
+    if item.remote != nil, remoteKinds.isEmpty { remoteKinds = [UInt8](repeating: 0, count: position) }
+    if item.remote != nil || !remoteKinds.isEmpty { remoteKinds.append(item.remote?.kind.rawValue ?? 0) }
+    let version = item.remote?.version
+    if version != nil, remoteVersions.isEmpty { remoteVersions = [FileStamp?](repeating: nil, count: position) }
+    if version != nil || !remoteVersions.isEmpty { remoteVersions.append(version) }
     if item.line != nil, lines.isEmpty { lines = [UInt32](repeating: 0, count: position) }
     if item.line != nil || !lines.isEmpty { lines.append(UInt32(clamping: item.line ?? 0)) }
     if item.index != position, numbers.isEmpty { numbers = Array(0..<position) }

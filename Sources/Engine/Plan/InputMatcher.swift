@@ -7,7 +7,7 @@ struct InputMatcher {
   private var links: [PathBytes: [PathBytes]] = [:]
   private let folders: [(path: PathBytes, recursive: Bool, endings: Set<String>?)]
 
-  /// Lists and manifests name their inputs one by one, so nothing new can match them.
+  /// Lists and manifests name their inputs one by one, so nothing new can match them; what is no file neither.
   init(_ declaration: InputDeclaration, base: PathBytes, resolver: inout FolderResolver) {
     switch declaration {
     case .files(let texts, _):
@@ -25,7 +25,7 @@ struct InputMatcher {
       folders = Self.spellings(of: PathBytes(path), base, &resolver).map {
         ($0, recursive, all ? nil : Set(extensions))
       }
-    case .list, .manifest:
+    case .list, .manifest, .addresses, .bucket, .imgur:
       patterns = []
       folders = []
     }

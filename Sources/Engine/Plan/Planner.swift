@@ -110,10 +110,11 @@ public struct Planner {
       if skip.reason == .brokenLink { links.append(skip.path) }
     }
     try withoutActuallyEscaping(note) { (onSkip) throws(InputError) in
-      let cursor = InputWalker([job.input], base: job.inputFolder).cursor(onSkip: onSkip)
+      let cursor = InputWalker([job.input], base: job.inputFolder, network: job.network).cursor(onSkip: onSkip)
       while let item = try cursor.next() {
         inputs.append(item)
         plan.list.add(item.name)
+        if let mark = item.remote?.mark(beside: item.name) { plan.list.add(mark: mark) }
       }
       links += cursor.linkedFolders
     }
@@ -122,8 +123,8 @@ public struct Planner {
     plan.inputs = inputs
     switch job.input {
     // A walk meets no file twice.
-    case .files, .directory: break
-    case .list, .manifest: plan.countOccurrences()
+    case .files, .directory, .bucket: break
+    case .list, .manifest, .addresses, .imgur: plan.countOccurrences()
     }
     plan.skippedInputs = skipped
   }
@@ -137,7 +138,9 @@ public struct Planner {
     let mayReplaceAll = writers.allSatisfy(\.mayReplaceInputs) && shard == nil
     let (inputs, others) = (plan.inputs, Self.otherFiles(of: job))
     plan.protected = ProtectedPaths(
-      inputs: (0..<(mayReplaceAll ? 0 : inputs.count)).lazy.map { inputs.path(at: $0) }, others: others,
+      inputs: (0..<(mayReplaceAll ? 0 : inputs.count)).lazy.filter { !inputs.isRemote(at: $0) }.map {
+        inputs.path(at: $0)
+      }, others: others,
       resolver: &resolver)
     outputs.reserveCapacity(plan.inputs.count * writers.count)
     foldedOutputs.reserveCapacity(plan.inputs.count * writers.count)
@@ -180,7 +183,9 @@ public struct Planner {
             writer, hint: "write elsewhere, or keep the state elsewhere with --state")
         }
         let mayReplace = writer.mayReplaceInputs
-        let isOthers = shard != nil && mayReplace && !resolver.places(of: identity.path).contains(resolved)
+        let isOthers =
+          shard != nil && mayReplace
+          && (identity.remote != nil || !resolver.places(of: identity.path).contains(resolved))
         if let error = plan.protected.refusal(
           of: path, resolved: resolved, mayReplaceInputs: mayReplace && !isOthers)
         {
@@ -211,6 +216,7 @@ public struct Planner {
       }
       if isOurs { decide(index, existing) }
     }
+    refuseRemoteSources()
     proveMoves(stateFolder)
     if collisionCount > Self.mostFindings {
       plan.findings.append(
@@ -221,9 +227,21 @@ public struct Planner {
     }
   }
 
+  /// What was fetched is no file that could be moved or deleted. Lint says so of what is remote by its declaration.
+  private mutating func refuseRemoteSources() {
+    guard job.onSuccess.changesSources, plan.inputs.hasRemote,
+      let index = plan.inputs.indices.first(where: { plan.inputs.isRemote(at: $0) })
+    else { return }
+    plan.findings.append(
+      Diagnostic(
+        severity: .error, code: "source-remote",
+        message: "\(name(index)) is no file here, so it can be neither moved nor deleted", file: job.file, range: nil,
+        path: "$.onSuccess", hint: "leave \"onSuccess\" out, or name files alone"))
+  }
+
   /// Proves that no source is moved to where it would be read again, onto an output or onto another source.
   private mutating func proveMoves(_ stateFolder: PathBytes?) {
-    guard case .move(let template) = job.onSuccess else { return }
+    guard case .move(let template) = job.onSuccess, !plan.inputs.hasRemote else { return }
     var targets: [Int: Int] = [:]
     func refuse(_ code: String, _ message: String, hint: String) {
       collisionCount += 1
@@ -359,7 +377,7 @@ public struct Planner {
       switch job.input {
       case .list(let path, _): (path, "the list of inputs")
       case .manifest(let path, _, _, _): (path, "the manifest")
-      case .files, .directory: nil
+      case .files, .directory, .addresses, .bucket, .imgur: nil
       }
     if let table, table.path != "-" {
       files.append((PathBytes.resolving(PathBytes(table.path), from: job.inputFolder), table.what))

@@ -68,15 +68,16 @@ public struct RunPlan: Sendable {
   func identity(of input: InputItem, at index: Int) -> ItemIdentity {
     ItemIdentity(
       index: index, inputIndex: input.index, path: input.path, name: input.name, directory: input.relativeDirectory,
-      columns: input.columns, occurrence: occurrences[input.index] ?? 0)
+      columns: input.columns, occurrence: occurrences[input.index] ?? 0, remote: input.remote)
   }
 
   /// Finds the inputs that are named more than once.
   mutating func countOccurrences() {
     var counts: [PathBytes: Int] = [:]
     for input in inputs {
-      let before = counts[input.name, default: 0]
-      counts[input.name] = before + 1
+      let name = input.remote.map { PathBytes($0.location) } ?? input.name
+      let before = counts[name, default: 0]
+      counts[name] = before + 1
       if before > 0 { occurrences[input.index] = before }
     }
   }
@@ -109,6 +110,9 @@ public struct InputsDigest: Sendable, Hashable {
     // No path holds it.
     hash.add([0])
   }
+
+  /// What tells the input added last from others of its name.
+  mutating func add(mark: [UInt8]) { hash.add(mark + [0]) }
 
   public static func == (a: InputsDigest, b: InputsDigest) -> Bool { a.count == b.count && a.state == b.state }
   public func hash(into hasher: inout Hasher) { hasher.combine(state) }

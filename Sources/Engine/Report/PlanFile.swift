@@ -1,4 +1,5 @@
 import CSystem
+import Digest
 import Glibc
 import JobSyntax
 import PipelineKit
@@ -50,6 +51,13 @@ struct PlanFile {
       writer.put(UInt64(input.index))
       writer.put(UInt64(input.declaration))
       writer.put(UInt64(input.line ?? 0))
+      writer.put(UInt64(input.remote?.kind.rawValue ?? 0))
+      if let remote = input.remote {
+        writer.put(remote.location)
+        let version = remote.version.map { [$0.size, $0.modified, $0.changed] } ?? []
+        writer.put(UInt64(version.count))
+        for number in version { writer.put(UInt64(bitPattern: number)) }
+      }
       writer.put(UInt64(input.columns.count))
       for (key, value) in input.columns {
         writer.put(key)
@@ -134,7 +142,7 @@ struct PlanFile {
     for _ in 0..<count {
       guard let path = reader.bytes(), let name = reader.bytes(), let suffix = reader.number(),
         let directory = reader.bytes(), let index = reader.number(), let declaration = reader.number(),
-        let line = reader.number(),
+        let line = reader.number(), let remote = reader.remote(),
         let columnCount = reader.number(), suffix <= path.count
       else { return nil }
       var columns: [String: String] = [:]
@@ -146,7 +154,7 @@ struct PlanFile {
         InputItem(
           path: PathBytes(bytes: path), name: PathBytes(bytes: name.isEmpty ? path.suffix(Int(suffix)) + [] : name),
           relativeDirectory: PathBytes(bytes: directory), index: Int(index), columns: columns,
-          declaration: Int(declaration), line: line == 0 ? nil : Int(line)))
+          declaration: Int(declaration), line: line == 0 ? nil : Int(line), remote: remote))
     }
     inputs.finish()
     guard let decisionCount = reader.number() else { return nil }
@@ -207,6 +215,21 @@ struct PlanFile {
       return Array(rest[..<Int(count)])
     }
     mutating func text() -> String? { bytes().map { String(decoding: $0, as: UTF8.self) } }
+    /// The outer nil for an end that came too early.
+    mutating func remote() -> RemoteSource?? {
+      guard let number = number(), let small = UInt8(exactly: number) else { return nil }
+      guard small != 0 else { return .some(nil) }
+      guard let kind = RemoteSource.Kind(rawValue: small), let location = text(), let count = self.number(), count <= 3
+      else { return nil }
+      var numbers: [Int64] = []
+      for _ in 0..<count {
+        guard let next = self.number() else { return nil }
+        numbers.append(Int64(bitPattern: next))
+      }
+      return RemoteSource(
+        kind, location,
+        version: count == 3 ? FileStamp(size: numbers[0], modified: numbers[1], changed: numbers[2]) : nil)
+    }
     /// The outer nil for an end that came too early.
     mutating func optionalText() -> String?? {
       guard let isThere = number() else { return nil }

@@ -64,7 +64,9 @@ enum JobOptions {
     let diagnostics = error.problems.map { problem in
       if problem.isInJob { exitCode = .wrongJob }
       var node = input
-      if let element = problem.element, let elements = input?["files"]?.arrayValue, element < elements.count {
+      if let element = problem.element, let elements = (input?["files"] ?? input?["urls"])?.arrayValue,
+        element < elements.count
+      {
         node = elements[element]
       }
       return problem.diagnostic(
@@ -78,8 +80,8 @@ extension InputProblem {
   /// Whether what is written is wrong, rather than what is there.
   fileprivate var isInJob: Bool {
     switch code {
-    case .empty, .missing, .wrongKind, .unreadable: false
-    case .globSyntax, .list, .manifestFormat, .manifestColumn, .manifestRow: true
+    case .empty, .missing, .wrongKind, .unreadable, .service: false
+    case .address, .globSyntax, .list, .manifestFormat, .manifestColumn, .manifestRow: true
     }
   }
 }

@@ -226,7 +226,9 @@ enum StateCommand {
       if arguments[missing] {
         for job in try ledger.jobs() {
           var keys: [[UInt8]] = []
-          try ledger.forEachItem(job: job.job) { if isMissing($0.inputPath) { keys.append($0.key) } }
+          try ledger.forEachItem(job: job.job) {
+            if !$0.inputPath.isRemoteName, isMissing($0.inputPath) { keys.append($0.key) }
+          }
           try ledger.remove(job: job.job, keys: keys)
           pictures += keys.count
         }

@@ -56,8 +56,13 @@ struct ReviewCopy: Sendable {
         "output-collision", "\(path.printable) is written already, for another picture or stage",
         hint: "make the names differ, with ${item.dir} or ${item.index}")
     }
-    let bytes = try StageError.imaging { () throws(ImagingError) in
-      try EncodedPicture.read(path: item.identity.path.bytes)
+    let bytes: EncodedBytes
+    if let fetched = item.fetchedBytes {
+      bytes = fetched
+    } else {
+      bytes = try StageError.imaging { () throws(ImagingError) in
+        try EncodedPicture.read(path: item.identity.path.bytes)
+      }
     }
     var status = stat()
     var isThere = path.withCString { lstat($0, &status) } == 0

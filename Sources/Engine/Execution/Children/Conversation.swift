@@ -1,3 +1,4 @@
+import Digest
 import Glibc
 import JobSyntax
 import PipelineKit
@@ -113,6 +114,7 @@ enum Message {
         ("path", .string(identity.path.display)),
         ("name", .string(identity.name.display)), ("directory", .string(identity.directory.display)),
         ("columns", .object(identity.columns.map { ($0.key, .string($0.value)) })),
+        ("remote", identity.remote.map { json($0) } ?? nil),
       ])
   }
 
@@ -123,6 +125,27 @@ enum Message {
     return ItemIdentity(
       index: index, inputIndex: message["inputIndex"]?.numberValue?.integer, path: path(message),
       name: path(message, "name"), directory: path(message, "directory"),
-      columns: columns)
+      columns: columns, remote: message["remote"].flatMap { remote($0) })
+  }
+
+  private static func json(_ source: RemoteSource) -> JSONText {
+    // As texts: numbers of 64 bits are more than a number in JSON holds exactly.
+    let version = source.version.map { stamp in
+      [stamp.size, stamp.modified, stamp.changed].map { JSONText.string(String($0)) }
+    }
+    return .object([
+      ("kind", .integer(Int(source.kind.rawValue))), ("location", .string(source.location)),
+      ("version", .array(version ?? [])),
+    ])
+  }
+
+  private static func remote(_ node: JSONNode) -> RemoteSource? {
+    guard let number = node["kind"]?.numberValue?.integer.flatMap({ UInt8(exactly: $0) }),
+      let kind = RemoteSource.Kind(rawValue: number), let location = node["location"]?.stringValue
+    else { return nil }
+    let numbers = (node["version"]?.arrayValue ?? []).compactMap { $0.stringValue.flatMap { Int64($0) } }
+    return RemoteSource(
+      kind, location,
+      version: numbers.count == 3 ? FileStamp(size: numbers[0], modified: numbers[1], changed: numbers[2]) : nil)
   }
 }
