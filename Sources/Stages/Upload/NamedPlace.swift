@@ -93,7 +93,7 @@ struct NamedPlace: Sendable {
       let digest = encoded.bytes.withUnsafeBytes { SHA256.digest(of: $0) }
       // A host that does not let it be read leaves it open.
       let isSame = try? holds(sha256: digest, count: encoded.bytes.count, Waiter(context))
-      if isSame == true { return attempts > 1 ? .sent(receipt) : .alreadyThere(link: receipt.link) }
+      if isSame == true { return attempts > 1 ? .sent(receipt) : .alreadyThere(link: receipt.link, isSame: true) }
     }
     guard existing == .skip else {
       throw StageError(
@@ -101,7 +101,7 @@ struct NamedPlace: Sendable {
         hint: "\"overwrite\": \"replace\" or \"skip\" would go on")
     }
     context.warn("upload-kept", "\(url.display) was there already and stays as it is")
-    return .alreadyThere(link: receipt.link)
+    return .alreadyThere(link: receipt.link, isSame: false)
   }
 }
 
