@@ -263,7 +263,7 @@ import Testing
     let group = DispatchGroup()
     for caller in 0..<8 {
       DispatchQueue(label: "caller \(caller)").async(group: group) { [bench] in
-        _ = try? spare.begin(picture, kept: nil, in: bench.context("segment"))
+        _ = try? spare.begin(picture, of: bench.item(picture), kept: nil, in: bench.context("segment"))
       }
     }
     group.wait()
@@ -277,7 +277,9 @@ import Testing
     }
     let picture = try Pictures.solid(2, 2, 1, 2, 3)
     for _ in 0..<2 {
-      #expect(throws: StageError.self) { try spare.begin(picture, kept: nil, in: bench.context("segment")) }
+      #expect(throws: StageError.self) {
+        try spare.begin(picture, of: bench.item(picture), kept: nil, in: bench.context("segment"))
+      }
     }
   }
 

@@ -46,13 +46,17 @@ import Transport
         #""semitransparency": false"#,
         ["size": "preview", "format": "png", "channels": "alpha", "semitransparency": "false"]
       ),
-      (picture + #", "crop": true, "cropMargin": [10, "50%"]"#,
-        ["size": "full", "format": "png", "crop": "true", "crop_margin": "10px 50%"]),
+      (
+        picture + #", "crop": true, "cropMargin": [10, "50%"]"#,
+        ["size": "full", "format": "png", "crop": "true", "crop_margin": "10px 50%"]
+      ),
       (picture + #", "scale": 80"#, ["size": "full", "format": "png", "scale": "80%"]),
       (picture + #", "position": "center""#, ["size": "full", "format": "png", "position": "center"]),
       (picture + #", "position": [10, 90.5]"#, ["size": "full", "format": "png", "position": "10% 90.5%"]),
-      (picture + #", "shadowType": "drop", "shadowOpacity": 40"#,
-        ["size": "full", "format": "png", "shadow_type": "drop", "shadow_opacity": "40"]),
+      (
+        picture + #", "shadowType": "drop", "shadowOpacity": 40"#,
+        ["size": "full", "format": "png", "shadow_type": "drop", "shadow_opacity": "40"]
+      ),
       (
         picture + #", "shadowType": { "car": "car", "person": "3D" }, "shadowOpacity": { "car": "auto", "other": 0 }"#,
         [
@@ -60,13 +64,16 @@ import Transport
           "shadow_opacity[car]": "auto", "shadow_opacity[other]": "0",
         ]
       ),
-      (picture + #", "backgroundColor": "#81d4fa""#, ["size": "full", "format": "auto", "bg_color": "81d4fa"]),
-      (picture + #", "backgroundColor": "#0af8""#, ["size": "full", "format": "auto", "bg_color": "00aaff88"]),
-      (picture + #", "backgroundUrl": "https://h/b.jpg""#,
-        ["size": "full", "format": "auto", "bg_image_url": "https://h/b.jpg"]),
+      (picture + ##", "backgroundColor": "#81d4fa""##, ["size": "full", "format": "auto", "bg_color": "81d4fa"]),
+      (picture + ##", "backgroundColor": "#0af8""##, ["size": "full", "format": "auto", "bg_color": "00aaff88"]),
+      (
+        picture + #", "backgroundUrl": "https://h/b.jpg""#,
+        ["size": "full", "format": "auto", "bg_image_url": "https://h/b.jpg"]
+      ),
     ] as [(String, [String: String])])
   func taken(_ more: String, _ sent: [String: String]) throws {
-    #expect(try lint(more).isEmpty, "\(try lint(more))")
+    let findings = try lint(more)
+    #expect(findings.isEmpty, "\(findings)")
     #expect(try options(more) == sent)
   }
 
@@ -74,7 +81,8 @@ import Transport
     "what it refuses, lint refuses",
     arguments: [
       (#""size": "8k""#, "unknown-value"), (#""type": "graphics""#, "unknown-value"),
-      (#""typeLevel": 2"#, "wrong-type"), (#""format": "gif""#, "unknown-value"), (#""roi": [0, 0, 1]"#, "out-of-range"),
+      (#""typeLevel": 2"#, "wrong-type"), (#""format": "gif""#, "unknown-value"),
+      (#""roi": [0, 0, 1]"#, "out-of-range"),
       (#""roi": ["0%", "0%", "101%", "100%"]"#, "out-of-range"), (#""roi": [50, 0, 50, 10]"#, "out-of-range"),
       (#""roi": ["0%", "60%", "100%", "40%"]"#, "out-of-range"), (#""roi": [0, 0, "a", 1]"#, "wrong-value"),
       (#""crop": true"#, "not-applicable"), (#""scale": 50"#, "not-applicable"),
@@ -188,7 +196,8 @@ import Transport
   ) throws -> ServiceFailure? {
     RemoveBGAnswers.classify(
       Response(
-        status: status, headers: Headers(headers), body: Array(body.utf8), url: try RequestURL("https://h/v1.0/removebg")))
+        status: status, headers: Headers(headers), body: Array(body.utf8),
+        url: try RequestURL("https://h/v1.0/removebg")))
   }
 
   private func errors(_ title: String, _ code: String? = nil, detail: String? = nil) -> String {

@@ -30,7 +30,9 @@ final class AskedOnce<Answer: Sendable>: Sendable {
         let result: Result<Answer, StageError>
         do throws(StageError) { result = .success(try ask()) } catch { result = .failure(error) }
         var isLasting = true
-        if case .failure(let error) = result, error.kind == .temporary || error.code == "cancelled" { isLasting = false }
+        if case .failure(let error) = result, error.kind == .temporary || error.code == "cancelled" {
+          isLasting = false
+        }
         state.withLock { $0 = isLasting ? .known(result) : .none }
         return try result.get()
       case nil:

@@ -33,7 +33,8 @@ struct HTTPSegmenter: Segmenter {
     "url", when: isChosen, allowsSecrets: true, help: "where the picture is sent")
   static let method = Field<Method>.choice("method", default: .post, when: isChosen, help: "the request's method")
   static let fileField = Field<String>.text(
-    "fileField", default: "file", when: isChosen, help: "the name of the form's field, or of the object's member, with the picture")
+    "fileField", default: "file", when: isChosen,
+    help: "the name of the form's field, or of the object's member, with the picture")
   static let fields = Field<[NamedTemplate]>.templates(
     "fields", when: isChosen, allowsSecrets: true, help: "further fields of the form, or members of the object")
   static let headers = Field<[NamedTemplate]>.templates(
@@ -47,7 +48,8 @@ struct HTTPSegmenter: Segmenter {
     help: "a JSON pointer (RFC 6901) to the picture, such as /data/0/image")
   static let allowPrivate = Field<Bool>.boolean(
     "allowPrivate", default: false, when: FieldCondition("answer", in: ["json"]),
-    help: "whether a picture that the answer names may lie in a private network, other than at the service's own address")
+    help:
+      "whether a picture that the answer names may lie in a private network, other than at the service's own address")
   static let price = Field<Double>.number(
     "price", in: 0...1000, default: 0, unit: "credits", when: isChosen,
     help: "what a picture costs at most; above 0 the job needs a `budget`, and no picture is paid for twice")
@@ -63,7 +65,8 @@ struct HTTPSegmenter: Segmenter {
     }
     if !settings.isSet(url) {
       error(
-        "missing-key", at: nil, "the provider \"http\" needs \"url\"", hint: #"such as "url": "https://cut.example.com/v1""#)
+        "missing-key", at: nil, "the provider \"http\" needs \"url\"",
+        hint: #"such as "url": "https://cut.example.com/v1""#)
     } else if let template = settings[url], template.variables.isEmpty {
       let text = String(decoding: template.render { _ in nil } ?? [], as: UTF8.self)
       do throws(TransportError) { _ = try RequestURL(text) } catch { note(error, at: url, settings, &findings) }
@@ -72,7 +75,8 @@ struct HTTPSegmenter: Segmenter {
       error("missing-key", at: answer, "\"answer\": \"json\" needs \"pointer\"", hint: #"such as "pointer": "/image""#)
     }
     if let text = settings[pointer], !text.isEmpty, !text.hasPrefix("/") {
-      error("wrong-value", at: pointer, "\"pointer\" is a JSON pointer, which begins with a slash", hint: "\"/\(text)\"")
+      error(
+        "wrong-value", at: pointer, "\"pointer\" is a JSON pointer, which begins with a slash", hint: "\"/\(text)\"")
     }
     if settings[ServiceFields.request] == .raw {
       for field in [fields as any FieldDeclaration, fileField] where settings.isSet(field) {
@@ -239,7 +243,8 @@ struct HTTPSegmenter: Segmenter {
     return ServiceFailure(
       price > 0 ? .unknown : .request,
       StandardClassifier.message(
-        status: response.status, "the answer is \(what)" + (words.isEmpty ? "" : ": \(words)")), status: response.status)
+        status: response.status, "the answer is \(what)" + (words.isEmpty ? "" : ": \(words)")), status: response.status
+    )
   }
 
   // MARK: The answer

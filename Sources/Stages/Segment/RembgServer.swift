@@ -17,7 +17,8 @@ struct RembgServer: Segmenter {
 
   static let alphaMatting = Field<Bool>.boolean(
     "alphaMatting", default: false, when: isChosen,
-    help: "whether the server works out the edge by alpha matting, which is slow and takes much memory on large pictures")
+    help:
+      "whether the server works out the edge by alpha matting, which is slow and takes much memory on large pictures")
   static let foreground = Field<Int>.integer(
     "foregroundThreshold", in: 0...255, default: 240, when: isChosen,
     help: "with `alphaMatting`: levels of the mask above this are surely subject")

@@ -63,8 +63,9 @@ struct RemoveBG: Segmenter {
       try Self.backgroundFile(resources.run.baseFolder.joining(path).normalised)
     }
     let file = try background.map { (file) throws(StageError) -> String in
-      do throws(TransportError) { return Hex.text(try file.payload.bytes().withUnsafeBytes { SHA256.digest(of: $0) }) }
-      catch { throw StageError(error, of: Self.service) }
+      do throws(TransportError) {
+        return Hex.text(try file.payload.bytes().withUnsafeBytes { SHA256.digest(of: $0) })
+      } catch { throw StageError(error, of: Self.service) }
     }
     request = "\(Self.provider) \(RemoveBGFields.effective(settings)) \(file ?? "")"
   }

@@ -124,7 +124,9 @@ enum RemoveBGFields {
     case share(String)
 
     init?(_ node: JSONNode) {
-      if let text = node.stringValue { self = .share(text) } else {
+      if let text = node.stringValue {
+        self = .share(text)
+      } else {
         guard let pixels = node.numberValue?.integer else { return nil }
         self = .pixels(pixels)
       }
@@ -166,7 +168,8 @@ enum RemoveBGFields {
     "response", default: .image, when: isChosen, help: "the form of the answer")
   static let size = Field<Size?>.choice(
     "size", when: isChosen,
-    help: "how large the answer is, which decides what it costs; left out, preview where only the mask is used, else full")
+    help:
+      "how large the answer is, which decides what it costs; left out, preview where only the mask is used, else full")
   static let type = Field<Subject>.choice("type", default: .auto, when: isChosen, help: "what the subject is")
   static let typeLevel = Field<TypeLevel>.choice(
     "typeLevel", default: .one, when: isChosen, help: "how finely the report tells what the subject is")
@@ -175,13 +178,15 @@ enum RemoveBGFields {
     help: "how the answer is packed; left out, PNG, and zip where more than PNG's 10 megapixels are wanted")
   static let roi = edges(
     "roi", count: 4...4, pixels: 0...100_000,
-    help: "left, top, right and bottom of where the subject is looked for, in pixels of the picture or in per cent of its "
+    help:
+      "left, top, right and bottom of where the subject is looked for, in pixels of the picture or in per cent of its "
       + "sides; all else becomes background")
   static let crop = Field<Bool>.boolean(
     "crop", default: false, when: isChosen, help: "whether the empty border is cut off, which costs nothing")
   static let cropMargin = edges(
     "cropMargin", count: 1...4, pixels: 0...500,
-    help: "what stays around the subject with `crop`: one value, two (top and bottom, left and right) or four (top, right, "
+    help:
+      "what stays around the subject with `crop`: one value, two (top and bottom, left and right) or four (top, right, "
       + "bottom, left), in pixels up to 500 or in per cent of the subject up to 50")
   static let scale = Field<Int?>.integer(
     "scale", in: 10...100, unit: "per cent", when: isChosen,
@@ -204,7 +209,8 @@ enum RemoveBGFields {
 
   /// One value for all subjects, or one for each class of them: `shadow_type`, `shadow_type[car]`.
   private static func byClass(
-    _ name: String, _ parameter: String, _ type: FieldType, help: String, _ text: @escaping @Sendable (JSONNode) -> String?
+    _ name: String, _ parameter: String, _ type: FieldType, help: String,
+    _ text: @escaping @Sendable (JSONNode) -> String?
   ) -> Field<[ServiceOption]> {
     let shape = ObjectShape(
       classes.map { subject in
@@ -226,7 +232,8 @@ enum RemoveBGFields {
 
   static let shadowType = byClass(
     "shadowType", "shadow_type", .choice(Shadow.allCases.map { Choice($0.rawValue, $0.help) }),
-    help: "the shadow that is drawn: a word, or an object with one for each class of subjects, where classes that are left "
+    help:
+      "the shadow that is drawn: a word, or an object with one for each class of subjects, where classes that are left "
       + "out get none"
   ) { $0.stringValue }
   static let shadowOpacity = byClass(
@@ -286,7 +293,8 @@ enum RemoveBGFields {
     }
     let form = settings[ServiceFields.request]
     if form == .raw {
-      error("not-applicable", at: ServiceFields.request, "removebg takes no \"raw\" body", hint: "multipart sends a file")
+      error(
+        "not-applicable", at: ServiceFields.request, "removebg takes no \"raw\" body", hint: "multipart sends a file")
     }
     if settings[ServiceFields.channels] == .alpha {
       for field in changing where settings.isSet(field) {

@@ -182,7 +182,8 @@ extension FoundMatte {
         .withMetadata(of: picture)
       let isSameSize = (image.width, image.height) == (picture.width, picture.height)
       if isWhole {
-        found.original = try isSameSize ? picture : picture.stretched(width: image.width, height: image.height).materialised()
+        found.original =
+          try isSameSize ? picture : picture.stretched(width: image.width, height: image.height).materialised()
       }
     } catch {
       throw StageError(error)

@@ -29,15 +29,18 @@ enum ServiceFields {
     help: "the form in which the picture is sent")
   static let imageURL = Field<Template?>.template(
     "imageUrl", when: FieldCondition("provider", in: ["removebg", "http"]),
-    help: "for the forms of `request` that end in -url: where the service finds the picture, which must be the one that "
+    help:
+      "for the forms of `request` that end in -url: where the service finds the picture, which must be the one that "
       + "the stage works on")
   static let maxSide = Field<Int?>.integer(
     "maxSide", in: 64...16_384, unit: "pixels", when: FieldCondition("provider", in: ["rembg", "http"]),
-    help: "the longer side that the picture is sent with at most; left out, 1024 for rembg, whose models see no more, and "
+    help:
+      "the longer side that the picture is sent with at most; left out, 1024 for rembg, whose models see no more, and "
       + "its own for http")
   static let timeout = Field<Int?>.integer(
     "timeout", in: 1...3600, unit: "seconds", when: FieldCondition("provider", in: ["rembg", "http"]),
-    help: "how long the service may keep silent; left out, 600 for rembg, which may have to fetch its model first, and 120 "
+    help:
+      "how long the service may keep silent; left out, 600 for rembg, which may have to fetch its model first, and 120 "
       + "for http")
   /// Of the stage, not of each provider.
   static let concurrency = Field<Int?>.integer(
