@@ -34,9 +34,7 @@ public struct Upload: ExchangingStage, ReceiptedStage {
       #"{ "stage": "upload", "provider": "azure", "sasURL": "${secret.AZURE_SAS_URL}", "path": "shop/${item.stem}.${ext}", "metadata": { "source": "${item.name}" } }"#,
       #"{ "stage": "upload", "provider": "webdav", "endpoint": "https://cloud.example/remote.php/dav/files/shop/", "user": "${secret.DAV_USER}", "password": "${secret.DAV_PASSWORD}", "overwrite": "skip" }"#,
       #"{ "stage": "upload", "provider": "http", "url": "https://img.example/api/upload", "headers": { "Authorization": "Bearer ${secret.IMG_TOKEN}" }, "fields": { "title": "${item.stem}" }, "linkPointer": "/data/link" }"#,
-      #"{ "stage": "upload", "provider": "http", "method": "PUT", "url": "https://img.example/${item.dir}/${item.stem}.${ext}" }"#,
       #"{ "stage": "upload", "provider": "imgur", "clientId": "${secret.IMGUR_CLIENT_ID}", "title": "${item.stem}", "album": "${secret.ALBUM_DELETEHASH}" }"#,
-      #"{ "stage": "upload", "provider": "imgur", "accessToken": "${secret.IMGUR_TOKEN}", "refreshToken": "${secret.IMGUR_REFRESH}", "clientId": "${secret.IMGUR_CLIENT_ID}", "clientSecret": "${secret.IMGUR_SECRET}", "album": "aBcDe" }"#,
       #"{ "stage": "upload", "provider": "imgbb", "apiKey": "${secret.IMGBB_KEY}", "expiration": 86400 }"#,
     ])
 

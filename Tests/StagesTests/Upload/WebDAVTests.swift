@@ -167,7 +167,7 @@ import Testing
       default:
         return puts.withLock { count in
           count += 1
-          return count == 1 ? .raw(Array("HTTP/1.1 ".utf8)) : .answer(412)
+          return count == 1 ? .raw(Array("HTTP/1.1 201 Created\r\nContent-Length: 9\r\n\r\nlost".utf8)) : .answer(412)
         }
       }
     }
