@@ -83,12 +83,12 @@ let package = Package(
       ]),
     .testTarget(
       name: "EngineTests",
-      dependencies: ["Engine", "Stages", "PipelineKit", "Imaging", "JobSyntax", "Digest", "TestSupport"]),
+      dependencies: ["Engine", "Stages", "PipelineKit", "Imaging", "Transport", "JobSyntax", "Digest", "TestSupport"]),
     .testTarget(
       name: "CommandTests",
       dependencies: [
-        "PipelineCommand", "Engine", "Stages", "PipelineKit", "Imaging", "Inference", "Transport", "JobSyntax",
-        "TestSupport",
+        "PipelineCommand", "Engine", "Stages", "PipelineKit", "Imaging", "Inference", "Transport", "Digest",
+        "JobSyntax", "TestSupport",
       ]),
   ],
   swiftLanguageModes: [.v6]

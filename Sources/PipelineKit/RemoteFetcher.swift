@@ -131,7 +131,9 @@ public struct RemoteFetcher: Sendable {
   /// Fetches a picture; waits, as long as that takes.
   ///
   /// Throws `fetch-missing`, `fetch-denied`, `fetch-refused` (an address that must not be asked), `fetch-too-large`,
-  /// `fetch-failed` (all of class item), and `cancelled`. Messages name it as `name` does.
+  /// `fetch-failed` (all of class item), and `cancelled`.
+  ///
+  /// - Parameter name: for the reason it is put off.
   public func fetch(
     _ source: RemoteSource, named name: PathBytes, isCancelled: @escaping @Sendable () -> Bool,
     pause: @escaping @Sendable (Double) -> Void
@@ -161,7 +163,7 @@ public struct RemoteFetcher: Sendable {
     let url: RequestURL
     do throws(TransportError) {
       url = try RequestURL(address)
-    } catch { throw StageError("fetch-refused", "\(name) is no address: \(error.message)") }
+    } catch { throw StageError("fetch-refused", "it is no address: \(error.message)") }
     var request = Request(.get, url, headers: options.headerHosts.contains(url.host) ? headers : [])
     request.redirects = .follow(most: Self.mostRedirects)
     request.allowsPrivateAddresses = options.allowsPrivate
@@ -195,14 +197,14 @@ public struct RemoteFetcher: Sendable {
     object key: String, _ name: String, _ isCancelled: @escaping @Sendable () -> Bool,
     _ pause: @escaping @Sendable (Double) -> Void
   ) throws(StageError) -> Fetched {
-    guard let access else { throw StageError("fetch-refused", "\(name): the job names no bucket", kind: .job) }
+    guard let access else { throw StageError("fetch-refused", "the job names no bucket", kind: .job) }
     let found: (object: S3Object, bytes: [UInt8])?
     do throws(ServiceFailure) {
       found = try access.client(isCancelled: isCancelled, pause: pause).get(key, most: options.mostBytes)
     } catch {
       return try outcome(of: error, nil, name)
     }
-    guard let found else { throw StageError("fetch-missing", "\(name) is not there any more") }
+    guard let found else { throw StageError("fetch-missing", "it is not there any more") }
     return .content(EncodedBytes(found.bytes), type: found.object.type)
   }
 
@@ -210,7 +212,8 @@ public struct RemoteFetcher: Sendable {
   private func outcome(
     of failure: ServiceFailure, _ trouble: TransportError.Code?, _ name: String
   ) throws(StageError) -> Fetched {
-    var message = "\(name): \(failure.message)"
+    // A failure is told with the picture's name by whoever tells it; a reason has to stand by itself.
+    var message = failure.message
     if failure.attempts > 1 { message += ", after \(failure.attempts) attempts" }
     func error(_ code: String, hint: String? = nil) -> StageError { StageError(code, message, hint: hint) }
     switch (trouble, failure.kind) {
@@ -223,14 +226,11 @@ public struct RemoteFetcher: Sendable {
     case (.tooLarge?, _), (_, .tooLarge):
       throw error("fetch-too-large", hint: "\"maxBytes\" in \"input\" sets the limit")
     case (.stalled?, _):
-      return .putOff("\(message); \"timeout\" in \"input\" sets the limit")
-    case (_, .rate), (_, .temporary), (_, .unknown): return .putOff(message)
+      return .putOff("\(name): \(message); \"timeout\" in \"input\" sets the limit")
+    case (_, .rate), (_, .temporary), (_, .unknown): return .putOff("\(name): \(message)")
     case (_, .putOff):
-      return .putOff(
-        failure.wait.map {
-          "\(message); it asks to wait \(Int(min($0, 1e9).rounded(.up))) s, more than network.maxWait"
-        }
-          ?? message)
+      let wait = failure.wait.map { "; it asks to wait \(Int(min($0, 1e9).rounded(.up))) s, more than network.maxWait" }
+      return .putOff("\(name): \(message)\(wait ?? "")")
     case (_, .notFound): throw error("fetch-missing")
     case (_, .credentials): throw error("fetch-denied")
     case (_, .badPicture), (_, .quota), (_, .request): throw error("fetch-failed")

@@ -92,8 +92,7 @@ public struct Decode: ExchangingStage {
       source = try EncodedPicture(bytes: bytes, options: options)
     } catch {
       var error = StageError(error)
-      let served = type.map { ", which came as \($0)" } ?? ""
-      error.message = "\(item.identity.name.printable)\(served): \(error.message)"
+      if let type { error.message += "; the server calls it \(type)" }
       throw error
     }
     return .next(opened(source, keepsFetchedBytes ? item.with(fetchedBytes: bytes) : item, in: context))

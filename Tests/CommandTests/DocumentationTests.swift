@@ -47,7 +47,8 @@ import Testing
     let text = String(decoding: TemporaryFolder.read(Self.package + "/README.md") ?? [], as: UTF8.self)
     let blocks = text.components(between: "```json\n", and: "```")
     #expect(blocks.count > 10)
-    let loader = JobLoader(registry: try Self.registry())
+    // Credentials are the reader's.
+    let loader = JobLoader(registry: try Self.registry()) { _ in "canary-value" }
     for block in blocks {
       let (node, problems) = StrictJSON.parse(SourceFile(name: "README.md", text: Array(block.utf8)))
       #expect(problems.isEmpty, "\(block)")
