@@ -79,7 +79,7 @@ private let testData = getenv("PIPELINE_TEST_DATA").map { String(cString: $0) } 
     "what is no rembg server, and a model it does not know, are said to be", .enabled(if: Peers.hasRembg, needsPeers))
   func health() throws {
     let scene = try ServiceScene(pictures: 3)
-    scene.job(#""provider": "rembg", "endpoint": "\#(try Peers.standIn().address)""#, budget: nil)
+    scene.job(#""provider": "rembg", "endpoint": "\#(try Peers.standIn().address)/echo""#, budget: nil)
     let other = scene.run()
     #expect(other.exitCode != 0 && other.error.contains("is no rembg server"), "\(other.error)")
     scene.job(try rembg().replacing("u2netp", with: "u2nett"), budget: nil)
