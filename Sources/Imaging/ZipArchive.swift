@@ -72,7 +72,8 @@ public enum ZipArchive {
       let name = Array(bytes[at + 46..<at + 46 + lengths[0]])
       guard number(2, bytes, at + 8) & 0x2041 == 0 else { throw unsupported("is encrypted") }
       let entry = Entry(
-        name: name, method: number(2, bytes, at + 10), crc: number(4, bytes, at + 16), packed: number(4, bytes, at + 20),
+        name: name, method: number(2, bytes, at + 10), crc: number(4, bytes, at + 16),
+        packed: number(4, bytes, at + 20),
         size: number(4, bytes, at + 24), offset: number(4, bytes, at + 42))
       guard entry.packed != 0xFFFF_FFFF, entry.size != 0xFFFF_FFFF, entry.offset != 0xFFFF_FFFF else {
         throw unsupported("is a 64-bit zip archive")

@@ -270,7 +270,8 @@ import Testing
       ], count: 5, observer: observer)
     let result = executor.execute()
     #expect(observer.records.map(\.status) == [.dropped, .deferred, .notAttempted, .unknown, .done])
-    #expect(observer.records.prefix(4).map(\.reason) == [
+    #expect(
+      observer.records.prefix(4).map(\.reason) == [
         "small", "later", "limit",
         "nobody knows whether it was carried out: settle it with `pipeline receipts resolve r1`",
       ])

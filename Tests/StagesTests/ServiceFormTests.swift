@@ -20,7 +20,9 @@ import Transport
       picture: isByAddress
         ? .address(name: "picture", "https://h/a?b=c&d=%20")
         : .bytes(.init(name: "picture", payload: Payload(Self.bytes), filename: "p.jpg", type: "image/jpeg")),
-      fields: [("size", .text("full")), ("odd", .text(Self.odd)), ("shadow_type[car]", .text("3D")), ("crop", .flag(true))],
+      fields: [
+        ("size", .text("full")), ("odd", .text(Self.odd)), ("shadow_type[car]", .text("3D")), ("crop", .flag(true)),
+      ],
       files: [])
   }
 

@@ -72,7 +72,8 @@ import Testing
       )
     }
     let failure = try bench.failure(of: Upload.self, json(), try encoded(server.address + "/b/k?" + query("host")))
-    #expect(failure.kind == .item && failure.message.contains("403: Request has expired: *** (AccessDenied)"))
+    // Other tests have secrets of their own, which may be words of it.
+    #expect(failure.kind == .item && failure.message.contains("403: ") && failure.message.contains("expired"))
     #expect(!failure.description.contains("0123456789abcdef") && server.requests.count == 1)
   }
 
