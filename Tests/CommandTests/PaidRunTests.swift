@@ -188,7 +188,13 @@ struct PaidRunTests {
   /// The key is nowhere: not in what is printed, reported, kept or planned, in any form.
   @Test func aCredentialIsNowhere() throws {
     let paid = try Paid(4, credits: 2)
-    try paid.server.script(.removebg, key: paid.key, [("status", 403), ("echo", true)])
+    // A service that repeats the key in its answer.
+    try paid.server.script(
+      .removebg, key: paid.key,
+      [
+        ("path", "/v1.0/removebg"), ("status", 400), ("type", "application/json"),
+        ("body", .object([("errors", .array([.object([("title", .string("no use for \(paid.key)"))])]))])),
+      ])
     var texts: [[UInt8]] = []
     for result in [
       paid.start("--verbose", "--log-format", "json").finish(limit: 60), paid.start("--verbose").finish(limit: 60),
