@@ -75,7 +75,8 @@ let package = Package(
     .testTarget(name: "ImagingTests", dependencies: ["Imaging", "TestSupport"]),
     .testTarget(name: "InferenceTests", dependencies: ["Inference", "Imaging", "TestSupport"]),
     .testTarget(name: "TransportTests", dependencies: ["Transport", "Digest", "TestSupport"]),
-    .testTarget(name: "PipelineKitTests", dependencies: ["PipelineKit", "Inference", "JobSyntax", "TestSupport"]),
+    .testTarget(
+      name: "PipelineKitTests", dependencies: ["PipelineKit", "Inference", "Transport", "JobSyntax", "TestSupport"]),
     .testTarget(
       name: "StagesTests",
       dependencies: [

@@ -484,6 +484,15 @@ public final class JobRun: Sendable {
         "libvips-missing", error.message, kind: .environment, cause: error.detail.isEmpty ? nil : error.detail,
         hint: error.hint)
     }
+    if let bundle = job.network.caBundle {
+      var status = stat()
+      let isFile = bundle.withCString { stat($0, &status) } == 0 && status.st_mode & S_IFMT == S_IFREG
+      guard isFile, bundle.withCString({ access($0, R_OK) }) == 0 else {
+        throw StageError(
+          "ca-bundle", "network.caBundle: \(bundle.printable) is not there, or no file that can be read",
+          kind: .environment)
+      }
+    }
     // One libvips thread a picture while there are pictures enough for every worker; more only when there are not.
     Libvips.setConcurrency(max(1, workers / max(1, min(workers, workCount))))
     let services = ServiceResources(job.network)

@@ -27,13 +27,22 @@ public struct Credential: Sendable, Hashable {
         return nil
       }
       Secrets.register(value)
-      return Array(value.utf8)
+      // Of a key that was read from a file, the line's end comes along.
+      var bytes = Array(value.utf8)
+      while let last = bytes.last, last == UInt8(ascii: "\n") || last == UInt8(ascii: "\r") { bytes.removeLast() }
+      return bytes
     }
     guard let bytes else {
       throw StageError(
         "environment-unset", "${\(missing ?? "")} is not set in the environment, or empty", kind: .environment)
     }
     let text = String(decoding: bytes, as: UTF8.self)
+    guard !bytes.contains(where: { $0 < 0x20 || $0 == 0x7F }), bytes.contains(where: { $0 != UInt8(ascii: " ") }) else {
+      throw StageError(
+        "credential-value",
+        "\(names.map { "${secret.\($0)}" }.joined(separator: ", ")) holds a line break or another "
+          + "control character, or nothing but spaces", kind: .environment)
+    }
     if isWrittenOut { Secrets.register(text) }
     return text
   }

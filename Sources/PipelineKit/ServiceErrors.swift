@@ -26,7 +26,7 @@ extension StageError {
     var message = "\(service): \(failure.message)"
     if failure.attempts > 1 { message += ", after \(failure.attempts) attempts" }
     if failure.kind == .putOff, let wait = failure.wait {
-      message += "; it asks to wait \(Int(wait.rounded(.up))) s, more than network.maxWait"
+      message += "; it asks to wait \(Int(min(wait, 1e9).rounded(.up))) s, more than network.maxWait"
     }
     self.init(code, message, kind: kind)
   }

@@ -193,9 +193,12 @@ extension StageContext {
       do throws(StageError) {
         try kept.keep(bytes, paid: true)
       } catch {
-        // The credits are gone all the same.
-        try services.finish(number, .charged(charged ?? amount))
-        throw error
+        // The credits are gone all the same, and what cannot be kept is not to be paid for again and again.
+        services.close(
+          account: account, reason: "a result of \(provider) was paid for and could not be kept: \(error.message)")
+        warn("outcome-unknown", "\(provider) was paid and its result could not be kept: \(error.description)")
+        try services.finish(number, .unknown)
+        return .unknown("call-\(number)")
       }
       try services.finish(number, .charged(charged ?? amount))
       return .result(bytes, isNew: true)
@@ -246,6 +249,9 @@ extension StageContext {
     }
     switch result {
     case .sent(var receipt):
+      // A service may put into its links what it was sent.
+      receipt.link = receipt.link.map(Secrets.redacted)
+      receipt.deleteLink = receipt.deleteLink.map(Secrets.redacted)
       receipt.id = note.id
       receipt.options = options
       receipt.sha256 = sha256

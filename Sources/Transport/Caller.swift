@@ -139,6 +139,8 @@ public struct Caller: Sendable {
       switch (response.status, failure.kind) {
       // A gateway speaks for a server that it has lost; 303 tells where the result of what was done is.
       case (502, .temporary), (504, .temporary), (303, .request): failure.kind = .unknown
+      // What gateways answer besides, such as 520 to 524: the server behind them may have done it.
+      case (509...510, _), (512...599, _): failure.kind = .unknown
       default: break
       }
     }

@@ -43,7 +43,7 @@ public enum RetryAfter {
   /// Plain decimal numbers alone.
   private static func number(_ text: String) -> Double? {
     let text = trimmed(text)
-    guard !text.isEmpty, text.utf8.count <= 20,
+    guard !text.isEmpty, text.utf8.count <= 400,
       text.utf8.allSatisfy({ 0x30...0x39 ~= $0 || $0 == UInt8(ascii: ".") || $0 == UInt8(ascii: "-") })
     else { return nil }
     return Double(text)

@@ -76,7 +76,8 @@ final class Database: @unchecked Sendable {
     try execute("PRAGMA cell_size_check = ON")
     // Without a writable folder for temporary files nothing may fail.
     try execute("PRAGMA temp_store = MEMORY")
-    try execute("PRAGMA cache_size = -16000")
+    // KiB. The system keeps the file's pages too; a larger one would look like a run that takes more and more memory.
+    try execute("PRAGMA cache_size = -400")
     if mode == .read { try execute("PRAGMA query_only = ON") }
   }
 

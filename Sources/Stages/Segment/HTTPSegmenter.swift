@@ -71,6 +71,12 @@ struct HTTPSegmenter: Segmenter {
       let text = String(decoding: template.render { _ in nil } ?? [], as: UTF8.self)
       do throws(TransportError) { _ = try RequestURL(text) } catch { note(error, at: url, settings, &findings) }
     }
+    let templates = settings[headers].map(\.template) + settings[fields].map(\.template)
+    if let address = settings[url],
+      ([address] + templates).contains(where: { $0.variables.contains(where: \.isSecret) })
+    {
+      findings += ServiceFields.checkCredentials(address, at: url, settings)
+    }
     if settings[answer] == .json, !settings.isSet(pointer) {
       error("missing-key", at: answer, "\"answer\": \"json\" needs \"pointer\"", hint: #"such as "pointer": "/image""#)
     }

@@ -176,7 +176,7 @@ struct RemoveBG: Segmenter {
         caller, weight: weight, repeats: .unlessArrived, classify: RemoveBGAnswers.classify
       ) { _ in request }
       let answer = ServiceAnswer(response, keeping: RemoveBGAnswers.headers)
-      return .answered(answer.packed, charged: answer.number("X-Credits-Charged").map { max(0, $0) })
+      return .answered(answer.packed, charged: Self.credits(answer))
     } catch {
       switch error.kind {
       case .unknown: return .unknown(error.message)
@@ -184,6 +184,11 @@ struct RemoveBG: Segmenter {
       default: return .failed(failure(error, context))
       }
     }
+  }
+
+  /// What the service says it took; nil where that is no price, and what was expected counts.
+  private static func credits(_ answer: ServiceAnswer) -> Double? {
+    answer.number("X-Credits-Charged").flatMap { $0 == 0 || (0.001...1e6).contains($0) ? $0 : nil }
   }
 
   /// An error for a failure; where it is about the account, no more calls are made with it.

@@ -47,13 +47,42 @@ enum ServiceFields {
     "concurrency", in: 1...64,
     help: "pictures that services work on at once; left out, 2 where rembg is one of them, else 8")
 
-  static let shared: [any FieldDeclaration] = [endpoint, channels, request, imageURL, maxSide, timeout]
+  static let allowInsecure = Field<Bool>.boolean(
+    UploadFields.allowInsecure.name, default: false, when: FieldCondition("provider", in: ["removebg", "http"]),
+    help: "whether credentials may go unencrypted to another machine than this one")
+
+  static let shared: [any FieldDeclaration] = [endpoint, channels, request, imageURL, maxSide, timeout, allowInsecure]
+
+  /// Why the credentials of a request may not go to the address of a job; a job that lets items choose the host would
+  /// send them to whatever a file's name or a manifest says.
+  static func checkCredentials(_ address: Template, at field: any FieldDeclaration, _ settings: Settings)
+    -> [Diagnostic]
+  {
+    let address = AddressTemplate(address, below: nil)
+    if address.letsItemsChooseHost {
+      return [
+        settings.diagnostic(
+          .error, "conflicting-keys", at: field,
+          "\"\(field.name)\" lets each item choose the host, and a credential would go to whatever it is",
+          hint: "write the host into \"\(field.name)\" itself, or send no credential")
+      ]
+    }
+    guard let origin = (try? address.fixedOrigin()) ?? nil, let words = UploadAddress.insecure(origin, settings) else {
+      return []
+    }
+    return [settings.diagnostic(.error, "wrong-value", at: field, words, hint: UploadAddress.insecureHint)]
+  }
 
   /// Rules about addresses and forms that hold for every service.
   static func check(_ settings: Settings) -> [Diagnostic] {
     var findings: [Diagnostic] = []
     if settings.hasValue(for: endpoint), let text = settings[endpoint] {
       findings += checkAddress(text, at: endpoint, settings)
+      if settings.isSet(RemoveBGFields.apiKey) || settings.isSet(RemoveBGFields.token),
+        let address = Template.parse(text).template
+      {
+        findings += checkCredentials(address, at: endpoint, settings)
+      }
     }
     let isByAddress = settings[request].source == .url
     if isByAddress, !settings.isSet(imageURL) {

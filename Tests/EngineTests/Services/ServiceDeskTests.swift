@@ -258,6 +258,39 @@ import Testing
     #expect(limited?.kind == .budget)
   }
 
+  /// A store that takes nothing: what was paid for is lost, which nobody pays for again and again.
+  @Test func aResultThatCannotBeKeptIsUnknownAndEndsThePaying() throws {
+    struct Full: ResultKeeper {
+      func result(for key: [UInt8], paid: Bool) -> [UInt8]? { nil }
+      func keep(_ bytes: [UInt8], for key: [UInt8], paid: Bool) throws(StageError) {
+        throw StageError("state-write", "the disk is full", kind: .environment)
+      }
+    }
+    let desk = desk()
+    let calls = Mutex(0)
+    func pay(_ desk: ServiceDesk, _ request: UInt8) throws -> CallAnswer {
+      let key = [UInt8](repeating: request, count: 32)
+      return try context(services(desk)).payOnce(
+        provider: "removebg", account: "a", amount: 1,
+        kept: KeptResults(key: key, paidKey: key, keeper: Full(), isRefreshed: false, isPaidRefreshed: false)
+      ) { () throws(StageError) in
+        calls.withLock { $0 += 1 }
+        return .answered([1], charged: 1)
+      }
+    }
+    guard case .unknown = try pay(desk, 1) else {
+      Issue.record("not unknown")
+      return
+    }
+    #expect(scene.error { _ = try pay(desk, 2) }?.kind == .budget)
+    guard case .unknown = try pay(self.desk(run: "run-2"), 1) else {
+      Issue.record("paid for again")
+      return
+    }
+    #expect(calls.withLock { $0 } == 1)
+    #expect(try ledger.creditsSpent(since: 0) == 1)
+  }
+
   // MARK: Uploads
 
   private func upload(
