@@ -213,8 +213,7 @@ public struct RemoteFetcher: Sendable {
     of failure: ServiceFailure, _ trouble: TransportError.Code?, _ name: String
   ) throws(StageError) -> Fetched {
     // A failure is told with the picture's name by whoever tells it; a reason has to stand by itself.
-    var message = failure.message
-    if failure.attempts > 1 { message += ", after \(failure.attempts) attempts" }
+    let message = failure.told
     func error(_ code: String, hint: String? = nil) -> StageError { StageError(code, message, hint: hint) }
     switch (trouble, failure.kind) {
     case (_, .cancelled): throw error("cancelled")
@@ -227,10 +226,7 @@ public struct RemoteFetcher: Sendable {
       throw error("fetch-too-large", hint: "\"maxBytes\" in \"input\" sets the limit")
     case (.stalled?, _):
       return .putOff("\(name): \(message); \"timeout\" in \"input\" sets the limit")
-    case (_, .rate), (_, .temporary), (_, .unknown): return .putOff("\(name): \(message)")
-    case (_, .putOff):
-      let wait = failure.wait.map { "; it asks to wait \(Int(min($0, 1e9).rounded(.up))) s, more than network.maxWait" }
-      return .putOff("\(name): \(message)\(wait ?? "")")
+    case (_, .rate), (_, .temporary), (_, .unknown), (_, .putOff): return .putOff("\(name): \(message)")
     case (_, .notFound): throw error("fetch-missing")
     case (_, .credentials): throw error("fetch-denied")
     case (_, .badPicture), (_, .quota), (_, .request): throw error("fetch-failed")

@@ -61,31 +61,11 @@ public struct RemoteSource: Sendable, Hashable {
   /// What people, reports and templates call it: the address without its query, decoded, so that its last part is a
   /// file's name and no part leads anywhere.
   static func name(of url: RequestURL) -> PathBytes {
-    var parts = url.path.utf8.split(separator: slash, omittingEmptySubsequences: false).dropFirst().map { part in
-      harmless(decoded(part))
+    var parts = url.path.split(separator: "/", omittingEmptySubsequences: false).dropFirst().map { part in
+      harmless(PercentCoding.decoded(part))
     }
     if parts == [[]] { parts = [Array("index".utf8)] }
     return PathBytes(bytes: Array(url.origin.utf8) + [slash] + Array(parts.joined(separator: [slash])))
-  }
-
-  private static func decoded(_ text: some Collection<UInt8>) -> [UInt8] {
-    let source = Array(text)
-    var bytes: [UInt8] = []
-    var at = 0
-    while at < source.count {
-      let digits = at + 2 < source.count ? String(decoding: source[(at + 1)...(at + 2)], as: UTF8.self) : ""
-      if source[at] == UInt8(ascii: "%"),
-        digits.utf8.allSatisfy({ $0 != UInt8(ascii: "+") && $0 != UInt8(ascii: "-") }),
-        let byte = UInt8(digits, radix: 16)
-      {
-        bytes.append(byte)
-        at += 3
-      } else {
-        bytes.append(source[at])
-        at += 1
-      }
-    }
-    return bytes
   }
 
   /// A part of a path that is a name, whoever has chosen it.

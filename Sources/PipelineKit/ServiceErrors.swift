@@ -23,12 +23,7 @@ extension StageError {
       case .unknown: ("service-unknown", .temporary)
       case .cancelled: ("cancelled", .item)
       }
-    var message = "\(service): \(failure.message)"
-    if failure.attempts > 1 { message += ", after \(failure.attempts) attempts" }
-    if failure.kind == .putOff, let wait = failure.wait {
-      message += "; it asks to wait \(Int(min(wait, 1e9).rounded(.up))) s, more than network.maxWait"
-    }
-    self.init(code, message, kind: kind)
+    self.init(code, "\(service): \(failure.told)", kind: kind)
   }
 
   /// A request that could not be made or sent at all.
@@ -40,6 +35,18 @@ extension StageError {
       default: .temporary
       }
     self.init(error.code == .cancelled ? "cancelled" : "service-failed", "\(service): \(error.message)", kind: kind)
+  }
+}
+
+extension ServiceFailure {
+  /// The message, with how often it was tried and how long the service asks to wait where that is too long.
+  var told: String {
+    var text = message
+    if attempts > 1 { text += ", after \(attempts) attempts" }
+    if kind == .putOff, let wait {
+      text += "; it asks to wait \(Int(min(wait, 1e9).rounded(.up))) s, more than network.maxWait"
+    }
+    return text
   }
 }
 

@@ -167,25 +167,16 @@ public struct RequestURL: Sendable, Hashable {
 
   /// Everything but unreserved characters percent-encoded, in upper-case hexadecimal. The segments `.` and `..` cannot be
   /// written so that a server would keep them.
-  public static func encoded(pathSegment: String) -> String { encoded(pathSegment) { _ in false } }
+  public static func encoded(pathSegment: String) -> String {
+    PercentCoding.encoded(pathSegment.utf8, keepingSlashes: false)
+  }
 
   /// The same, with `/` kept.
-  public static func encoded(path: String) -> String { encoded(path) { $0 == UInt8(ascii: "/") } }
+  public static func encoded(path: String) -> String { PercentCoding.encoded(path.utf8, keepingSlashes: true) }
 
   /// For names and values of a query: a space is `%20`.
-  public static func encoded(queryValue: String) -> String { encoded(queryValue) { _ in false } }
-
-  private static func encoded(_ text: String, keeping: (UInt8) -> Bool) -> String {
-    var result = ""
-    result.reserveCapacity(text.utf8.count)
-    for byte in text.utf8 {
-      if isUnreserved(byte) || keeping(byte) {
-        result.unicodeScalars.append(Unicode.Scalar(byte))
-      } else {
-        result += percent(byte)
-      }
-    }
-    return result
+  public static func encoded(queryValue: String) -> String {
+    PercentCoding.encoded(queryValue.utf8, keepingSlashes: false)
   }
 
   /// Letters, digits, `-`, `.`, `_` and `~` (RFC 3986, section 2.3).

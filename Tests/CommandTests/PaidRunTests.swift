@@ -149,7 +149,11 @@ struct PaidRunTests {
     // One that was being paid for when another crashed the program is not asked for again.
     #expect(statuses.values.allSatisfy { ["done", "failed", "unknown"].contains($0) })
     #expect(try paid.charges.values.allSatisfy { $0.count == 1 })
-    #expect(try paid.charges.count == 20)
+    // Whether that one's request had left when the program crashed is what nobody knows: all others were paid for.
+    let unknown = statuses.values.count { $0 == "unknown" }
+    #expect(statuses.values.count { $0 == "done" } == 20 - unknown)
+    let charged = try paid.charges.count
+    #expect((20 - unknown...20).contains(charged), "\(unknown) unknown, \(charged) charged")
   }
 
   /// The credits end after 10 of 100.

@@ -35,8 +35,8 @@ public final class FileServer: Sendable {
     var requests: [Request] = []
   }
 
-  public let port: UInt16
-  private let listener: Int32
+  public var port: UInt16 { listener.port }
+  private let listener = LoopbackListener()
   private let files: [String: [UInt8]]
   private let state = Mutex(State())
 
@@ -45,36 +45,14 @@ public final class FileServer: Sendable {
 
   public init(_ files: [String: [UInt8]]) {
     self.files = files
-    listener = socket(AF_INET, Int32(SOCK_STREAM.rawValue) | Int32(SOCK_CLOEXEC.rawValue), 0)
-    precondition(listener >= 0, "no socket")
-    var address = sockaddr_in()
-    address.sin_family = sa_family_t(AF_INET)
-    address.sin_addr.s_addr = UInt32(0x7f00_0001).bigEndian
-    var size = socklen_t(MemoryLayout<sockaddr_in>.size)
-    let listener = listener
-    port = withUnsafeMutableBytes(of: &address) { bytes in
-      guard let pointer = bytes.baseAddress?.assumingMemoryBound(to: sockaddr.self) else { return 0 }
-      let bound = bind(listener, pointer, size) == 0 && listen(listener, 16) == 0
-      precondition(bound && getsockname(listener, pointer, &size) == 0, "no port")
-      return UInt16(bigEndian: bytes.load(fromByteOffset: 2, as: UInt16.self))
-    }
-    DispatchQueue(label: "file server \(port)").async { [weak self] in
-      while true {
-        let connection = accept(listener, nil, nil)
-        if connection < 0 { return }
-        guard let self else {
-          close(connection)
-          return
-        }
-        // Each connection by itself: a client that stalls must not hold up the next.
-        DispatchQueue(label: "connection").async { self.serve(connection) }
+    listener.takeConnections { [weak self] connection in
+      guard let self else {
+        close(connection)
+        return
       }
+      // Each connection by itself: a client that stalls must not hold up the next.
+      DispatchQueue(label: "connection").async { self.serve(connection) }
     }
-  }
-
-  deinit {
-    shutdown(listener, Int32(SHUT_RDWR))
-    close(listener)
   }
 
   public var requests: [Request] { state.withLock { $0.requests } }

@@ -57,8 +57,8 @@ public final class ScriptedServer: Sendable {
     var begun = 0
   }
 
-  public let port: UInt16
-  private let listener: Int32
+  public var port: UInt16 { listener.port }
+  private let listener = LoopbackListener()
   private let reading: @Sendable (Request) -> Reading
   private let script: @Sendable (Request) -> Reply
   private let state = Mutex(State())
@@ -73,39 +73,17 @@ public final class ScriptedServer: Sendable {
   ) {
     self.reading = reading
     self.script = script
-    listener = socket(AF_INET, Int32(SOCK_STREAM.rawValue) | Int32(SOCK_CLOEXEC.rawValue), 0)
-    precondition(listener >= 0, "no socket")
-    var address = sockaddr_in()
-    address.sin_family = sa_family_t(AF_INET)
-    address.sin_addr.s_addr = UInt32(0x7f00_0001).bigEndian
-    var size = socklen_t(MemoryLayout<sockaddr_in>.size)
-    let listener = listener
-    port = withUnsafeMutableBytes(of: &address) { bytes in
-      guard let pointer = bytes.baseAddress?.assumingMemoryBound(to: sockaddr.self) else { return 0 }
-      let bound = bind(listener, pointer, size) == 0 && listen(listener, 64) == 0
-      precondition(bound && getsockname(listener, pointer, &size) == 0, "no port")
-      return UInt16(bigEndian: bytes.load(fromByteOffset: 2, as: UInt16.self))
-    }
-    DispatchQueue(label: "scripted server \(port)").async { [weak self] in
-      while true {
-        let connection = accept(listener, nil, nil)
-        if connection < 0 { return }
-        guard let self else {
-          close(connection)
-          return
-        }
-        let number = self.state.withLock { state in
-          state.connections += 1
-          return state.connections - 1
-        }
-        DispatchQueue(label: "connection").async { self.serve(connection, number) }
+    listener.takeConnections { [weak self] connection in
+      guard let self else {
+        close(connection)
+        return
       }
+      let number = self.state.withLock { state in
+        state.connections += 1
+        return state.connections - 1
+      }
+      DispatchQueue(label: "connection").async { self.serve(connection, number) }
     }
-  }
-
-  deinit {
-    shutdown(listener, Int32(SHUT_RDWR))
-    close(listener)
   }
 
   private func serve(_ connection: Int32, _ connectionNumber: Int) {

@@ -141,6 +141,9 @@ final class Executor: Sendable {
   let temporaries: TemporaryFiles
   let claims: OutputClaims
   let protected: ProtectedPaths
+  private let laneWidths: [LaneKey: Int]
+  /// How many items may be in flight: enough for every worker, and as many again for those that hold a core.
+  private let admissionLimit: Int
   private let lanes: Mutex<[LaneKey: WorkLane]> = Mutex([:])
   let journal: RunJournal?
   private let past: Past?
@@ -183,6 +186,8 @@ final class Executor: Sendable {
     self.protected = protected
     self.observer = observer
     budget = MemoryBudget(limit: configuration.memoryLimit)
+    laneWidths = Self.widths(of: stages, configuration)
+    admissionLimit = laneWidths.values.reduce(configuration.computeWorkers, +)
     tree = ChainTree(stages)
   }
 
@@ -191,9 +196,8 @@ final class Executor: Sendable {
   /// - Returns: the counts, why it stopped early, how many workers did not come back in an item's time, and what went
   ///   wrong when children finished.
   func execute() -> (counts: ItemCounts, stop: StopReason?, hungWorkers: Int, finishErrors: [StageError]) {
-    let widths = laneWidths
     lanes.withLock { lanes in
-      for (key, width) in widths {
+      for (key, width) in laneWidths {
         lanes[key] = WorkLane(name: key.name, workers: width) { [weak self] item, worker in
           self?.work(item, worker, key)
         }
@@ -232,7 +236,9 @@ final class Executor: Sendable {
   // MARK: Admission
 
   /// The lanes that the chain needs, and how many workers each has.
-  private var laneWidths: [LaneKey: Int] {
+  private static func widths(
+    of stages: [ExecutableStage], _ configuration: Configuration
+  ) -> [LaneKey: Int] {
     var widths: [LaneKey: Int] = [.compute: configuration.computeWorkers]
     for (index, stage) in stages.enumerated() {
       if stage.plan.lane == .storage { widths[.storage] = configuration.storageWorkers }
@@ -246,10 +252,6 @@ final class Executor: Sendable {
   /// An item that has not begun.
   private static let untouched = ItemProgress(
     item: Item(identity: ItemIdentity(index: 0, path: PathBytes(""), name: PathBytes(""), directory: PathBytes(""))))
-
-  private var admissionLimit: Int {
-    laneWidths.reduce(0) { $0 + ($1.key == .compute ? $1.value * 2 : $1.value) }
-  }
 
   /// Where an item goes on.
   private func lane(of progress: ItemProgress) -> LaneKey? {
@@ -429,35 +431,37 @@ final class Executor: Sendable {
     let start = ContinuousClock.now
     let before = context.journal.snapshot.mattes.count
     let paused = context.pauses?.total ?? .zero
-    var step: ItemProgress.Step
-    do throws(StageError) {
-      if let continuation = progress.continuation {
-        progress.continuation = nil
-        step = .taken(try stage.stage.goOn(continuation, progress.item, in: context))
-      } else if let condition = stage.condition, try !condition.holds(for: progress.item, in: context) {
-        step = .passedOver(condition)
-      } else {
-        step = .taken(try stage.stage.beginFrames(progress.item, stage.plan.frames, in: context))
-      }
-    } catch {
-      step = self.step(for: error)
-    }
+    let step: ItemProgress.Step?
+    do throws(StageError) { step = try take(&progress, stage, in: context) } catch { step = self.step(for: error) }
     let duration = ContinuousClock.now - start
     progress.spent += duration - ((context.pauses?.total ?? .zero) - paused)
     // A stage that did not work has no time in the report.
     if case .passedOver = step {} else { progress.note(duration, of: stage.label) }
-    if case .taken(let taken) = step {
-      guard case .outcome(let outcome) = taken else {
-        progress.continuation = taken
-        return
-      }
-      step = .outcome(outcome)
-    }
+    guard let step else { return }
     progress.isTimed = false
     let mattes = context.journal.snapshot.mattes
     if mattes.count > before { progress.way.matte = mattes.last }
     if case .outcome(.next(let next)) = step { progress.source = progress.source ?? SourceFacts(next) }
     progress.advance(step, tree, stages)
+  }
+
+  /// Has a stage begin, or go on; nil where it goes on on another lane.
+  private func take(
+    _ progress: inout ItemProgress, _ stage: ExecutableStage, in context: StageContext
+  ) throws(StageError) -> ItemProgress.Step? {
+    let taken: StageStep
+    if let continuation = progress.continuation {
+      progress.continuation = nil
+      taken = try stage.stage.goOn(continuation, progress.item, in: context)
+    } else {
+      if let condition = stage.condition, try !condition.holds(for: progress.item, in: context) {
+        return .passedOver(condition)
+      }
+      taken = try stage.stage.beginFrames(progress.item, stage.plan.frames, in: context)
+    }
+    if case .outcome(let outcome) = taken { return .outcome(outcome) }
+    progress.continuation = taken
+    return nil
   }
 
   /// What an error means for the item: one that was stopped by a limit was not attempted.

@@ -128,8 +128,6 @@ struct ItemProgress: Sendable {
   /// What became of an item in a stage.
   enum Step: Sendable {
     case outcome(Outcome)
-    /// It has come so far.
-    case taken(StageStep)
     case failure(StageError)
     /// The stage's condition does not hold.
     case passedOver(Condition)
@@ -142,7 +140,6 @@ struct ItemProgress: Sendable {
     var successors = tree.successors(of: index)
     switch step {
     case .failure(let error): return endTail(TailEnd(.failed, stage: current.label, error: error))
-    case .taken: return
     case .passedOver(let condition):
       way.passedOver = (current.label, condition)
       // The tails are the branch's: without it there is nowhere to go.

@@ -8,9 +8,16 @@ import Synchronization
 final class ServiceDesk: Sendable {
   private struct State {
     var closed: [String: String] = [:]
-    /// Requests that are being made now.
-    var underWay: Set<[UInt8]> = []
-    var requests: [Int64: (request: [UInt8], amount: Double, shared: Int64?)] = [:]
+    /// Calls that are being made now, by their numbers.
+    var underWay: [Int64: UnderWay] = [:]
+  }
+
+  private struct UnderWay {
+    var request: [UInt8]
+    /// Whose it is.
+    var key: [UInt8]
+    /// The reservation in the book that several ledgers share.
+    var shared: Int64?
   }
 
   private let ledger: Ledger
@@ -70,7 +77,7 @@ final class ServiceDesk: Sendable {
   private func decide(
     _ call: ServiceCall, key: [UInt8], label: String, _ state: inout State
   ) throws(StageError) -> CallPermission {
-    guard !state.underWay.contains(call.request) else { return .underWay }
+    guard !state.underWay.values.contains(where: { $0.request == call.request }) else { return .underWay }
     for past in try ledger.calls(request: call.request) {
       switch past.outcome {
       case .open, .unknown: return .unknown(UnsettledCall.identifier(of: past.number))
@@ -112,17 +119,13 @@ final class ServiceDesk: Sendable {
       PaidCall(
         run: run, job: job, key: key, stage: label, provider: call.provider, account: call.account,
         request: call.request, amount: call.amount, began: RunClock.now()))
-    state.underWay.insert(call.request)
-    state.requests[number] = (call.request, call.amount, shared)
+    state.underWay[number] = UnderWay(request: call.request, key: key, shared: shared)
     return .granted(number)
   }
 
   fileprivate func finish(_ number: Int64, _ end: CallEnd) throws(StageError) {
-    let call = state.withLock { state -> (request: [UInt8], amount: Double, shared: Int64?)? in
-      guard let call = state.requests.removeValue(forKey: number) else { return nil }
-      return call
-    }
-    defer { if let call { state.withLock { _ = $0.underWay.remove(call.request) } } }
+    let call = state.withLock { $0.underWay[number] }
+    defer { state.withLock { _ = $0.underWay.removeValue(forKey: number) } }
     let outcome: PaidCall.Outcome =
       switch end {
       case .charged(let credits): .charged(credits)
@@ -137,6 +140,12 @@ final class ServiceDesk: Sendable {
     // What it was expected to cost stays reserved.
     case .unknown: break
     }
+  }
+
+  /// Gives up the calls of an item whose worker is no more: what became of them is unknown, and nobody is to wait for it.
+  func abandonCalls(of identity: ItemIdentity) {
+    let key = RunHistory.key(of: identity)
+    state.withLock { state in state.underWay = state.underWay.filter { $0.value.key != key } }
   }
 
   fileprivate func close(_ account: String, _ reason: String) {

@@ -75,15 +75,7 @@ struct ServicePicture: Sendable {
         bytes = try Self.encoded(image, format, quality)
       }
       (width, height, self.format) = (sides.0, sides.1, format)
-      let sent = bytes
-      payload = Payload(count: sent.count) { offset, buffer in
-        sent.withUnsafeBytes { all in
-          let length = min(buffer.count, all.count - offset)
-          guard length > 0 else { return 0 }
-          buffer.copyMemory(from: UnsafeRawBufferPointer(rebasing: all[offset..<offset + length]))
-          return length
-        }
-      }
+      payload = Payload(bytes)
       note =
         notes.isEmpty
         ? nil

@@ -205,7 +205,7 @@ struct SignedAddress: Sendable {
     }
     Secrets.register(signature)
     // What it is before it was percent-encoded, by which its other spellings are found.
-    Secrets.register(Self.decoded(signature))
+    Secrets.register(String(decoding: PercentCoding.decoded(signature), as: UTF8.self))
     isBlob = values["sr"] == "b"
     mostBytes = values["sv"].map { version in
       switch version {
@@ -222,22 +222,6 @@ struct SignedAddress: Sendable {
     do throws(TransportError) {
       return try url.appending(path: blob)
     } catch { throw StageError("output-name", "\(blob) makes no address: \(error.message)") }
-  }
-
-  private static func decoded(_ text: String) -> String {
-    var bytes: [UInt8] = []
-    var rest = Array(text.utf8)[...]
-    while let byte = rest.popFirst() {
-      if byte == UInt8(ascii: "%"), rest.count >= 2,
-        let value = UInt8(String(decoding: rest.prefix(2), as: UTF8.self), radix: 16)
-      {
-        bytes.append(value)
-        rest = rest.dropFirst(2)
-      } else {
-        bytes.append(byte)
-      }
-    }
-    return String(decoding: bytes, as: UTF8.self)
   }
 }
 

@@ -168,6 +168,27 @@ import Testing
     #expect(try ledger.creditsSpent(since: 0, run: "run-1") == 1)
   }
 
+  /// A child that pays for an item may crash: the item's next try must not wait for an answer that never comes.
+  @Test func theCallOfAWorkerThatIsNoMoreIsUnknownAtOnce() throws {
+    let desk = desk()
+    let number = try number(services(desk).begin(call(1)))
+    let other = try self.number(services(desk, "b.jpg").begin(call(2)))
+    guard case .underWay = try services(desk, "copy.jpg").begin(call(1)) else {
+      Issue.record("not under way")
+      return
+    }
+    desk.abandonCalls(of: identity("a.jpg"))
+    #expect(receipt(try services(desk, "copy.jpg").begin(call(1))) == "call-\(number)")
+    #expect(receipt(try services(desk).begin(call(1))) == "call-\(number)")
+    // Those of others go on.
+    guard case .underWay = try services(desk).begin(call(2)) else {
+      Issue.record("not under way any more")
+      return
+    }
+    try services(desk, "b.jpg").finish(other, .charged(1))
+    #expect(try ledger.creditsSpent(since: 0, run: "run-1") == 2)
+  }
+
   @Test func anAnswerThatNeverCameIsUnknownToo() throws {
     let desk = desk()
     let number = try number(services(desk).begin(call(1)))

@@ -33,6 +33,7 @@ extension Executor {
         return
       }
       removeUnbooked(run, of: child)
+      services?.abandonCalls(of: run.progress.withLock { $0.item.identity })
       worker.forget()
       let stage = stages[min(currentStage(run), stages.count - 1)].label
       switch ended {

@@ -1,6 +1,6 @@
 /// Percent-encoding (RFC 3986) of bytes, in the one form that signatures are made over: all but the unreserved
 /// characters `A-Z a-z 0-9 - . _ ~` encoded, with upper-case digits.
-enum PercentCoding {
+public enum PercentCoding {
   static func encoded(_ bytes: some Sequence<UInt8>, keepingSlashes: Bool) -> String {
     var text: [UInt8] = []
     text.reserveCapacity(bytes.underestimatedCount)
@@ -15,7 +15,7 @@ enum PercentCoding {
   }
 
   /// The bytes that a text stands for; a `%` that no two hex digits follow stands for itself.
-  static func decoded(_ text: some StringProtocol, plusIsSpace: Bool = false) -> [UInt8] {
+  public static func decoded(_ text: some StringProtocol, plusIsSpace: Bool = false) -> [UInt8] {
     let source = Array(text.utf8)
     var bytes: [UInt8] = []
     bytes.reserveCapacity(source.count)
