@@ -409,6 +409,14 @@ public final class JobRun: Sendable {
     try spool?.write(to: path, run: runObject(outcome), tag: values.runID)
   }
 
+  /// The JSON report in a file without a name, for whoever makes something else of it; nil without `keepsReport`.
+  ///
+  /// - Returns: its descriptor, which the caller closes.
+  /// - Throws: `report-failed` of class environment.
+  public func unnamedReport(outcome: RunOutcome) throws(StageError) -> Int32? {
+    try spool?.unnamedReport(run: runObject(outcome))
+  }
+
   private func runObject(_ outcome: RunOutcome) -> JSONText {
     var versions: [(String, JSONText)] = [
       ("pipeline", .string(options.programVersion)), ("libvips", .string(Libvips.version)),

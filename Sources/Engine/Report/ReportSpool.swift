@@ -172,6 +172,20 @@ final class ReportSpool: Sendable {
     try Self.replace(path, tag: "\(tag)-report") { output in put(order, memory, run, output) }
   }
 
+  /// Writes the whole report to a file without a name; its descriptor, which the caller closes.
+  ///
+  /// - Throws: `report-failed` of class environment.
+  func unnamedReport(run: JSONText) throws(StageError) -> Int32 {
+    let (order, memory) = state.withLock { ($0.order, $0.memory) }
+    let output = Self.unnamedFile()
+    let number = output < 0 ? errno : put(order, memory, run, output)
+    guard let number else { return output }
+    if output >= 0 { close(output) }
+    throw StageError(
+      "report-failed", "the report could not be written to a temporary file", kind: .environment,
+      cause: String(cString: strerror(number)))
+  }
+
   /// Writes the report to an open file; answers an error number, or nil.
   private func put(_ order: [Place?], _ memory: [UInt8], _ run: JSONText, _ output: Int32) -> Int32? {
     var buffer = Array("{\n\"run\": \(run.rendered(pretty: true)),\n\"items\": [".utf8)

@@ -10,11 +10,7 @@ enum ReportPlace {
   static func check(
     _ text: String, jobFile: String, job: Job, plan: RunPlan, tag: String
   ) throws(StageError) -> PathBytes {
-    let written = PathBytes(text)
-    guard let current = written.isAbsolute ? PathBytes("/") : PathBytes.currentFolder else {
-      throw failure(text, "the current folder does not exist any more")
-    }
-    let path = current.joining(written)
+    let path = try absolute(text)
     var status = stat()
     if path.withCString({ stat($0, &status) }) == 0 {
       guard status.st_mode & S_IFMT == S_IFREG, text.utf8.last != UInt8(ascii: "/") else {
@@ -52,6 +48,17 @@ enum ReportPlace {
     close(descriptor)
     _ = probe.withCString { unlink($0) }
     return path
+  }
+
+  /// A path as it stands on the command line, from the root.
+  ///
+  /// - Throws: `report-place` of class environment where the current folder is gone.
+  static func absolute(_ text: String) throws(StageError) -> PathBytes {
+    let written = PathBytes(text)
+    guard let current = written.isAbsolute ? PathBytes("/") : PathBytes.currentFolder else {
+      throw failure(text, "the current folder does not exist any more")
+    }
+    return current.joining(written)
   }
 
   /// The files besides inputs that a run of the job depends on.

@@ -2,6 +2,7 @@ import Dispatch
 import Engine
 import Glibc
 import JobSyntax
+import Pages
 import PipelineKit
 import Synchronization
 
@@ -11,6 +12,8 @@ enum RunCommand {
     "jobs", "N", in: 1...1024, help: "compute workers (default: one for each processor)")
   static let failFast = Flag("fail-fast", help: "stops after the first failure, whatever the job says")
   static let report = Option<String>.text("report", "FILE", help: "writes a JSON report of every item")
+  static let html = Option<String>.text(
+    "html", "FILE", help: "writes a report for people: a web page with every picture before and after")
   static let logFormat = Option<LogFormat>.choice(
     "log-format", help: "how standard error is written: for people, or one JSON object a line (default text)")
   static let quiet = Flag("quiet", help: "says nothing unless something failed")
@@ -41,11 +44,11 @@ enum RunCommand {
     options: [JobOptions.set, JobOptions.input, JobOptions.shard, jobs, failFast, PruneOption.prune, budgetLedger]
       + StateOptions.deciding
       + StateOptions.locking + [
-        report, logFormat, quiet, verbose, noProgress,
+        report, html, logFormat, quiet, verbose, noProgress,
       ],
     examples: [
       "pipeline run job.json", "pipeline run job.json --set size=800 --report report.json",
-      "pipeline run job.json --input 'photos/*.jpg' --jobs 2",
+      "pipeline run job.json --html report.html", "pipeline run job.json --input 'photos/*.jpg' --jobs 2",
       "pipeline run job.json --shard 2/4 --report report-2.json",
     ],
     run: run)
@@ -58,6 +61,8 @@ enum RunCommand {
     /// With the signals that came and are still to be acted upon: after a crash.
     case preparing(early: [Int32])
     case running(JobRun, RunConsole)
+    /// The page of the run is being written; the exit code is settled.
+    case paging(Int32, PageStop)
     /// The report is written; the exit code is settled.
     case ending(Int32)
   }
@@ -94,6 +99,10 @@ enum RunCommand {
       case .preparing where past != nil: break
       case .preparing: _exit(128 + signal)
       case .ending(let code): _exit(code)
+      case .paging(let code, let stop):
+        // The page is worth a moment; a further signal no longer waits for it.
+        if stop.why != nil { _exit(code) }
+        stop.stop("the run was interrupted")
       case .running(let run, let console):
         // A third one no longer waits for anything.
         if count > 2 { _exit(128 + signal) }
@@ -156,7 +165,7 @@ enum RunCommand {
     options.jobs = arguments[jobs]
     options.shard = shard
     options.failFast = arguments[failFast]
-    options.keepsReport = arguments[report] != nil
+    options.keepsReport = arguments[report] != nil || arguments[html] != nil
     options.isJournaled = true
     options.programVersion = ProgramVersion.text
     let identity = RunIdentity.new()
@@ -217,6 +226,20 @@ enum RunCommand {
       do throws(StageError) {
         reportPlace = try ReportPlace.check(
           text, jobFile: jobPath, job: job, plan: plan, tag: run.values.runID)
+      } catch {
+        return fail(error)
+      }
+    }
+    var pagePlace: PathBytes?
+    if let text = arguments[html] {
+      do throws(StageError) {
+        pagePlace =
+          past == nil
+          ? try ReportPlace.check(text, jobFile: jobPath, job: job, plan: plan, tag: run.values.runID)
+          : try ReportPlace.absolute(text)
+        if let reportPlace, pagePlace?.normalised == reportPlace.normalised {
+          throw StageError("report-place", "--html and --report are the same file", kind: .environment)
+        }
       } catch {
         return fail(error)
       }
@@ -288,6 +311,19 @@ enum RunCommand {
       if let reportPlace {
         do throws(StageError) { try run.writeReport(to: reportPlace, outcome: outcome) } catch { runLog.write(error) }
       }
+    }
+    if let pagePlace {
+      let stop = PageStop()
+      // What the crash came from may be one of the pictures, and is not met again.
+      if past?.isAtEnd == true { stop.stop("the program crashed when the last picture had ended") }
+      phase.value.withLock { [code] in $0 = .paging(code, stop) }
+      do throws(StageError) {
+        try RunPage.write(run, outcome, to: pagePlace, named: arguments[html] ?? "", stop: stop, log: runLog)
+      } catch {
+        runLog.write(error)
+        if code == 0 { code = ExitCode.someFailed.rawValue }
+      }
+      phase.value.withLock { [code] in $0 = .ending(code) }
     }
     if outcome.stop == nil, outcome.startError == nil {
       do throws(StageError) {
