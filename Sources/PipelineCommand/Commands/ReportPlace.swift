@@ -4,12 +4,17 @@ import PipelineKit
 
 /// Makes sure, before any work starts, that a report can be written where it is wanted.
 enum ReportPlace {
+  /// - Parameter what: what is to be written there, for messages.
   /// - Returns: the absolute path.
   /// - Throws: `report-place` of class environment: the folder is missing or not writable, or something is there that
   ///   must not be replaced.
   static func check(
-    _ text: String, jobFile: String, job: Job, plan: RunPlan, tag: String
+    _ text: String, jobFile: String, job: Job, plan: RunPlan, tag: String, what: String = "report"
   ) throws(StageError) -> PathBytes {
+    func failure(_ text: String, _ reason: String) -> StageError {
+      StageError(
+        "report-place", "the \(what) \(PathBytes(text).printable) cannot be written: \(reason)", kind: .environment)
+    }
     let written = PathBytes(text)
     guard let current = written.isAbsolute ? PathBytes("/") : PathBytes.currentFolder else {
       throw failure(text, "the current folder does not exist any more")
@@ -24,9 +29,9 @@ enum ReportPlace {
       if PathBytes(jobFile).withCString({ stat($0, &other) }) == 0, isSame(status, other) {
         throw failure(text, "it is the job file")
       }
-      for (file, what) in filesRead(by: job) {
+      for (file, use) in filesRead(by: job) {
         if file.withCString({ stat($0, &other) }) == 0, isSame(status, other) {
-          throw failure(text, "it is \(what)")
+          throw failure(text, "it is \(use)")
         }
       }
       let name = path.lastComponent
@@ -73,9 +78,4 @@ enum ReportPlace {
   }
 
   private static func isSame(_ a: stat, _ b: stat) -> Bool { a.st_dev == b.st_dev && a.st_ino == b.st_ino }
-
-  private static func failure(_ text: String, _ reason: String) -> StageError {
-    StageError(
-      "report-place", "the report \(PathBytes(text).printable) cannot be written: \(reason)", kind: .environment)
-  }
 }

@@ -40,9 +40,7 @@ enum RunCommand {
     operand: JobOptions.job,
     options: [JobOptions.set, JobOptions.input, JobOptions.shard, jobs, failFast, PruneOption.prune, budgetLedger]
       + StateOptions.deciding
-      + StateOptions.locking + [
-        report, logFormat, quiet, verbose, noProgress,
-      ],
+      + StateOptions.locking + [report] + RunOutputs.options + [logFormat, quiet, verbose, noProgress],
     examples: [
       "pipeline run job.json", "pipeline run job.json --set size=800 --report report.json",
       "pipeline run job.json --input 'photos/*.jpg' --jobs 2",
@@ -64,6 +62,13 @@ enum RunCommand {
 
   @Sendable private static func run(_ arguments: ParsedArguments, _ invocation: Invocation) throws(UsageError) -> Int32
   {
+    let outputs = try RunOutputs(arguments)
+    return outputs.end(try run(arguments, invocation, outputs))
+  }
+
+  private static func run(
+    _ arguments: ParsedArguments, _ invocation: Invocation, _ outputs: RunOutputs
+  ) throws(UsageError) -> Int32 {
     let jobPath = arguments.operands[0]
     let loader = try JobOptions.loader(arguments, invocation.registry)
     let historyOptions = try StateOptions.history(arguments)
@@ -118,6 +123,7 @@ enum RunCommand {
     let format = arguments[logFormat] ?? .text
     let log = RunLog(format: format, isQuiet: arguments[quiet], screen: Screen(terminal))
     func fail(_ error: StageError) -> Int32 {
+      outputs.note(error)
       log.write(error)
       log.screen.flush()
       return ExitCode(of: error).rawValue
@@ -141,6 +147,7 @@ enum RunCommand {
         }
         return diagnostic
       }, sources: loaded.sources)
+    if past == nil { outputs.note(loaded) }
     guard let job = loaded.job, unset.isEmpty else {
       log.screen.flush()
       return (loaded.diagnostics.hasErrors ? ExitCode.wrongJob : .cannotStart).rawValue
@@ -156,7 +163,7 @@ enum RunCommand {
     options.jobs = arguments[jobs]
     options.shard = shard
     options.failFast = arguments[failFast]
-    options.keepsReport = arguments[report] != nil
+    options.keepsReport = arguments[report] != nil || outputs.needsRecords
     options.isJournaled = true
     options.programVersion = ProgramVersion.text
     let identity = RunIdentity.new()
@@ -175,6 +182,7 @@ enum RunCommand {
       switch attempt {
       case .acquired(let held): lock = held
       case .held(let holder):
+        outputs.noteLocked()
         if arguments[StateOptions.ifLocked] == .skip {
           log.write(.info, "locked", "nothing done: \(text(holder)) holds the lock of \(folder.ledgerFolder.printable)")
           log.screen.flush()
@@ -220,6 +228,9 @@ enum RunCommand {
       } catch {
         return fail(error)
       }
+    }
+    if past == nil {
+      do throws(StageError) { try outputs.check(job, plan, tag: run.values.runID) } catch { return fail(error) }
     }
     if arguments[PruneOption.prune] != nil {
       if let refusal = PruneOption.refusal(loaded) {
@@ -275,6 +286,7 @@ enum RunCommand {
       if let reportPlace {
         do throws(StageError) { try run.writeReport(to: reportPlace, outcome: outcome) } catch { reportError = error }
       }
+      do throws(StageError) { try outputs.take(run, plan, outcome) } catch { reportError = reportError ?? error }
       if reportError != nil, code == 0 { code = ExitCode.someFailed.rawValue }
       phase.value.withLock { [code] in $0 = .ending(code) }
       console.summarise(outcome, jobName: job.name, reportPath: reportError == nil ? arguments[report] : nil)
@@ -288,6 +300,7 @@ enum RunCommand {
       if let reportPlace {
         do throws(StageError) { try run.writeReport(to: reportPlace, outcome: outcome) } catch { runLog.write(error) }
       }
+      do throws(StageError) { try outputs.take(run, plan, outcome) } catch { runLog.write(error) }
     }
     if outcome.stop == nil, outcome.startError == nil {
       do throws(StageError) {
