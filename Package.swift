@@ -45,17 +45,21 @@ let package = Package(
       name: "PipelineKit",
       dependencies: ["Imaging", "Inference", "Transport", "JobSyntax", "Digest", "CSystem"]),
 
-    // Row 4. These two meet in PipelineKit and do not import each other.
+    // Row 4. These meet in PipelineKit and do not import each other.
     .target(
       name: "Stages", dependencies: ["PipelineKit", "Imaging", "Inference", "Transport", "JobSyntax", "Digest"]),
     .target(
       name: "Engine",
       dependencies: ["PipelineKit", "Imaging", "Transport", "JobSyntax", "Digest", "CSystem", "CSQLite"]),
 
+    .target(name: "Pages", dependencies: ["PipelineKit", "Imaging", "JobSyntax", "Digest"]),
+
     // Row 5 and 6.
     .target(
       name: "PipelineCommand",
-      dependencies: ["Engine", "PipelineKit", "Imaging", "Inference", "Transport", "JobSyntax", "CSystem", "Digest"]),
+      dependencies: [
+        "Engine", "Pages", "PipelineKit", "Imaging", "Inference", "Transport", "JobSyntax", "CSystem", "Digest",
+      ]),
     .executableTarget(name: "pipeline", dependencies: ["PipelineCommand", "Stages", "PipelineKit"]),
 
     // Measures inference alone against OpenVINO's own tool; see Tests/Benchmarks/inference.sh.
@@ -85,10 +89,11 @@ let package = Package(
     .testTarget(
       name: "EngineTests",
       dependencies: ["Engine", "Stages", "PipelineKit", "Imaging", "Transport", "JobSyntax", "Digest", "TestSupport"]),
+    .testTarget(name: "PagesTests", dependencies: ["Pages", "PipelineKit", "Imaging", "JobSyntax", "TestSupport"]),
     .testTarget(
       name: "CommandTests",
       dependencies: [
-        "PipelineCommand", "Engine", "Stages", "PipelineKit", "Imaging", "Inference", "Transport", "Digest",
+        "PipelineCommand", "Engine", "Pages", "Stages", "PipelineKit", "Imaging", "Inference", "Transport", "Digest",
         "JobSyntax", "TestSupport",
       ]),
   ],

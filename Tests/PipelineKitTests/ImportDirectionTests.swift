@@ -10,7 +10,7 @@ import Testing
     "CExpat": 0, "COpenVINO": 0, "CSystem": 0, "JobSyntax": 1,
     "Digest": 1,
     "Imaging": 2, "Inference": 2, "Transport": 2,
-    "PipelineKit": 3, "Engine": 4, "Stages": 4, "PipelineCommand": 5, "pipeline": 6,
+    "PipelineKit": 3, "Engine": 4, "Stages": 4, "Pages": 4, "PipelineCommand": 5, "pipeline": 6,
   ]
   /// C is reached through few hands.
   private static let importersOfC: [String: Set<String>] = [
