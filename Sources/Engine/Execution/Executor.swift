@@ -560,6 +560,7 @@ final class Executor: Sendable {
     record.facts = entries.facts
     record.timings = timings
     record.source = source
+    record.inputBytes = source?.bytes
     record.error = end.error
     record.failedStage = end.failedStage
     record.reason = end.reason

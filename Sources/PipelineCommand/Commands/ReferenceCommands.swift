@@ -63,10 +63,17 @@ enum StagesCommand {
 /// `pipeline schema`.
 enum SchemaCommand {
   static let command = Command(
-    name: "schema", summary: "prints the JSON Schema of job files, for editors",
-    examples: ["pipeline schema > job.schema.json"]
-  ) { (_, invocation) throws(UsageError) in
-    invocation.output.print(JobSpec.schema(invocation.registry).rendered(pretty: true))
+    name: "schema", summary: "prints the JSON Schema of job files or of reports, for editors and other programs",
+    operand: Operand(name: "report", help: "the schema of reports instead of the one of job files", count: 0...1),
+    examples: ["pipeline schema > job.schema.json", "pipeline schema report > report.schema.json"]
+  ) { (arguments, invocation) throws(UsageError) in
+    switch arguments.operands.first {
+    case nil, "job": invocation.output.print(JobSpec.schema(invocation.registry).rendered(pretty: true))
+    case "report": invocation.output.print(ReportSchema.schema.rendered(pretty: true))
+    case let name?:
+      let near = NearestName.suggestion(for: name, among: ["job", "report"])
+      throw UsageError("there is no schema of \"\(name)\"", hint: near.map { "did you mean \"\($0)\"?" })
+    }
     return ExitCode.done.rawValue
   }
 }

@@ -43,9 +43,7 @@ enum RunCommand {
     operand: JobOptions.job,
     options: [JobOptions.set, JobOptions.input, JobOptions.shard, jobs, failFast, PruneOption.prune, budgetLedger]
       + StateOptions.deciding
-      + StateOptions.locking + [
-        report, html, logFormat, quiet, verbose, noProgress,
-      ],
+      + StateOptions.locking + [report, html] + RunOutputs.options + [logFormat, quiet, verbose, noProgress],
     examples: [
       "pipeline run job.json", "pipeline run job.json --set size=800 --report report.json",
       "pipeline run job.json --html report.html", "pipeline run job.json --input 'photos/*.jpg' --jobs 2",
@@ -69,6 +67,13 @@ enum RunCommand {
 
   @Sendable private static func run(_ arguments: ParsedArguments, _ invocation: Invocation) throws(UsageError) -> Int32
   {
+    let outputs = try RunOutputs(arguments)
+    return outputs.end(try run(arguments, invocation, outputs))
+  }
+
+  private static func run(
+    _ arguments: ParsedArguments, _ invocation: Invocation, _ outputs: RunOutputs
+  ) throws(UsageError) -> Int32 {
     let jobPath = arguments.operands[0]
     let loader = try JobOptions.loader(arguments, invocation.registry)
     let historyOptions = try StateOptions.history(arguments)
@@ -127,6 +132,7 @@ enum RunCommand {
     let format = arguments[logFormat] ?? .text
     let log = RunLog(format: format, isQuiet: arguments[quiet], screen: Screen(terminal))
     func fail(_ error: StageError) -> Int32 {
+      outputs.note(error)
       log.write(error)
       log.screen.flush()
       return ExitCode(of: error).rawValue
@@ -150,6 +156,7 @@ enum RunCommand {
         }
         return diagnostic
       }, sources: loaded.sources)
+    if past == nil { outputs.note(loaded) }
     guard let job = loaded.job, unset.isEmpty else {
       log.screen.flush()
       return (loaded.diagnostics.hasErrors ? ExitCode.wrongJob : .cannotStart).rawValue
@@ -165,7 +172,7 @@ enum RunCommand {
     options.jobs = arguments[jobs]
     options.shard = shard
     options.failFast = arguments[failFast]
-    options.keepsReport = arguments[report] != nil || arguments[html] != nil
+    options.keepsReport = arguments[report] != nil || arguments[html] != nil || outputs.needsRecords
     options.isJournaled = true
     options.programVersion = ProgramVersion.text
     let identity = RunIdentity.new()
@@ -184,6 +191,7 @@ enum RunCommand {
       switch attempt {
       case .acquired(let held): lock = held
       case .held(let holder):
+        outputs.noteLocked()
         if arguments[StateOptions.ifLocked] == .skip {
           log.write(.info, "locked", "nothing done: \(text(holder)) holds the lock of \(folder.ledgerFolder.printable)")
           log.screen.flush()
@@ -235,14 +243,14 @@ enum RunCommand {
       do throws(StageError) {
         pagePlace =
           past == nil
-          ? try ReportPlace.check(text, jobFile: jobPath, job: job, plan: plan, tag: run.values.runID)
+          ? try ReportPlace.check(text, jobFile: jobPath, job: job, plan: plan, tag: run.values.runID, what: "page")
           : try ReportPlace.absolute(text)
-        if let reportPlace, pagePlace?.normalised == reportPlace.normalised {
-          throw StageError("report-place", "--html and --report are the same file", kind: .environment)
-        }
       } catch {
         return fail(error)
       }
+    }
+    if past == nil {
+      do throws(StageError) { try outputs.check(job, plan, tag: run.values.runID) } catch { return fail(error) }
     }
     if arguments[PruneOption.prune] != nil {
       if let refusal = PruneOption.refusal(loaded) {
@@ -298,6 +306,7 @@ enum RunCommand {
       if let reportPlace {
         do throws(StageError) { try run.writeReport(to: reportPlace, outcome: outcome) } catch { reportError = error }
       }
+      do throws(StageError) { try outputs.take(run, plan, outcome) } catch { reportError = reportError ?? error }
       if reportError != nil, code == 0 { code = ExitCode.someFailed.rawValue }
       phase.value.withLock { [code] in $0 = .ending(code) }
       console.summarise(outcome, jobName: job.name, reportPath: reportError == nil ? arguments[report] : nil)
@@ -311,6 +320,7 @@ enum RunCommand {
       if let reportPlace {
         do throws(StageError) { try run.writeReport(to: reportPlace, outcome: outcome) } catch { runLog.write(error) }
       }
+      do throws(StageError) { try outputs.take(run, plan, outcome) } catch { runLog.write(error) }
     }
     if let pagePlace {
       let stop = PageStop()
