@@ -27,6 +27,7 @@ let package = Package(
     .systemLibrary(name: "CExpat", pkgConfig: "expat", providers: [.apt(["libexpat1-dev"])]),
     .target(name: "COpenVINO", linkerSettings: [.linkedLibrary("dl")]),
     .target(name: "CSystem"),
+    .target(name: "CPlugin", linkerSettings: [.linkedLibrary("dl")]),
 
     // Row 1.
     .target(name: "JobSyntax"),
@@ -45,17 +46,19 @@ let package = Package(
       name: "PipelineKit",
       dependencies: ["Imaging", "Inference", "Transport", "JobSyntax", "Digest", "CSystem"]),
 
-    // Row 4. These two meet in PipelineKit and do not import each other.
+    // Row 4. These meet in PipelineKit and do not import each other.
     .target(
       name: "Stages", dependencies: ["PipelineKit", "Imaging", "Inference", "Transport", "JobSyntax", "Digest"]),
     .target(
       name: "Engine",
       dependencies: ["PipelineKit", "Imaging", "Transport", "JobSyntax", "Digest", "CSystem", "CSQLite"]),
 
+    .target(name: "PluginHost", dependencies: ["PipelineKit", "Imaging", "JobSyntax", "Digest", "CPlugin"]),
+
     // Row 5 and 6.
     .target(
       name: "PipelineCommand",
-      dependencies: ["Engine", "PipelineKit", "Imaging", "Inference", "Transport", "JobSyntax", "CSystem", "Digest"]),
+      dependencies: ["Engine", "PluginHost", "PipelineKit", "Imaging", "Inference", "Transport", "JobSyntax", "CSystem", "Digest"]),
     .executableTarget(name: "pipeline", dependencies: ["PipelineCommand", "Stages", "PipelineKit"]),
 
     // Measures inference alone against OpenVINO's own tool; see Tests/Benchmarks/inference.sh.

@@ -57,6 +57,15 @@ public enum PipelineCommand {
         invocation.output.print(String(command.page.dropLast()))
         return ExitCode.done.rawValue
       }
+      var invocation = invocation
+      do throws(StageError) {
+        invocation.registry = try JobOptions.withPlugins(parsed, invocation.registry)
+      } catch {
+        let log = RunLog(format: parsed[RunCommand.logFormat] ?? .text, isQuiet: false, screen: Screen(Terminal(2)))
+        log.write(error)
+        log.screen.flush()
+        return ExitCode(of: error).rawValue
+      }
       return try command.run(parsed, invocation)
     } catch {
       return refuse(error, command)

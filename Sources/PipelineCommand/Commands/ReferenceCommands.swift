@@ -10,7 +10,8 @@ enum StagesCommand {
 
   static let command = Command(
     name: "stages", summary: "lists the stages, or prints the reference page of one",
-    operand: Operand(name: "NAME", help: "a stage, or a field that every stage has", count: 0...1), options: [format],
+    operand: Operand(name: "NAME", help: "a stage, or a field that every stage has", count: 0...1),
+    options: [JobOptions.plugin, format],
     examples: ["pipeline stages", "pipeline stages resize", "pipeline stages when"],
     run: run)
 
@@ -63,7 +64,7 @@ enum StagesCommand {
 /// `pipeline schema`.
 enum SchemaCommand {
   static let command = Command(
-    name: "schema", summary: "prints the JSON Schema of job files, for editors",
+    name: "schema", summary: "prints the JSON Schema of job files, for editors", options: [JobOptions.plugin],
     examples: ["pipeline schema > job.schema.json"]
   ) { (_, invocation) throws(UsageError) in
     invocation.output.print(JobSpec.schema(invocation.registry).rendered(pretty: true))
