@@ -12,6 +12,7 @@ let package = Package(
     .library(name: "JobSyntax", targets: ["JobSyntax"]),
     .library(name: "Stages", targets: ["Stages"]),
     .library(name: "Engine", targets: ["Engine"]),
+    .library(name: "Conformance", targets: ["Conformance"]),
     .library(name: "PipelineCommand", targets: ["PipelineCommand"]),
   ],
   targets: [
@@ -53,12 +54,13 @@ let package = Package(
       name: "Engine",
       dependencies: ["PipelineKit", "Imaging", "Transport", "JobSyntax", "Digest", "CSystem", "CSQLite"]),
 
+    .target(name: "Conformance", dependencies: ["PipelineKit", "Imaging", "JobSyntax", "CSystem"]),
     .target(name: "PluginHost", dependencies: ["PipelineKit", "Imaging", "JobSyntax", "Digest", "CPlugin"]),
 
     // Row 5 and 6.
     .target(
       name: "PipelineCommand",
-      dependencies: ["Engine", "PluginHost", "PipelineKit", "Imaging", "Inference", "Transport", "JobSyntax", "CSystem", "Digest"]),
+      dependencies: ["Engine", "PluginHost", "Conformance", "PipelineKit", "Imaging", "Inference", "Transport", "JobSyntax", "CSystem", "Digest"]),
     .executableTarget(name: "pipeline", dependencies: ["PipelineCommand", "Stages", "PipelineKit"]),
 
     // Measures inference alone against OpenVINO's own tool; see Tests/Benchmarks/inference.sh.
@@ -73,7 +75,7 @@ let package = Package(
     // What tests share: temporary folders, pictures made in code, running the program.
     .target(
       name: "TestSupport", dependencies: ["Imaging", "JobSyntax"], path: "Tests/Support",
-      exclude: ["Faulty", "peers"]),
+      exclude: ["Faulty", "peers", "plugins"]),
     .testTarget(name: "JobSyntaxTests", dependencies: ["JobSyntax", "TestSupport"]),
     .testTarget(name: "ImagingTests", dependencies: ["Imaging", "TestSupport"]),
     .testTarget(name: "InferenceTests", dependencies: ["Inference", "Imaging", "TestSupport"]),

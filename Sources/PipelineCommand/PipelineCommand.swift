@@ -8,6 +8,7 @@ public enum PipelineCommand {
   private static let commands = [
     RunCommand.command, PlanCommand.command, LintCommand.command, StagesCommand.command, SchemaCommand.command,
     ModelsCommand.command, RunsCommand.command, StateCommand.command, ReceiptsCommand.command, ReportCommand.command,
+    PluginCommand.command,
     DoctorCommand.command,
   ]
 

@@ -261,6 +261,8 @@ public struct StagePlan: Sendable {
   public var filter: ItemFilter?
   /// Whether pixels do not all keep their places: the picture is scaled, cropped, padded, turned or mirrored.
   public var movesPixels: Bool
+  /// Bits a sample, 8 or 16, of the deepest pictures that come through: the stage narrows what is deeper.
+  public var mostDepth: Int
   /// Width and height after the stage; nil where they stay.
   public var resultSize: (@Sendable (_ width: Int, _ height: Int) -> (Int, Int))?
 
@@ -292,6 +294,7 @@ public struct StagePlan: Sendable {
     self.frames = accepts.contains(.encoded) ? .together : .each
     self.shrinksOnLoad = false
     self.movesPixels = false
+    self.mostDepth = 16
     self.resultSize = nil
   }
 }

@@ -96,6 +96,7 @@ public final class Plugin: @unchecked Sendable {
     if spec.movesPixels, !spec.produces.contains(.matte) { removes.insert(.matte) }
     var plan = StagePlan(accepts: spec.accepts, produces: spec.produces.union(.picture), removes: removes)
     plan.uses = [.matte]
+    plan.mostDepth = spec.mostDepth
     if spec.movesPixels {
       plan.movesPixels = true
       // How large the result is shows only in the run; that it may be another size, planning has to know.
@@ -117,12 +118,14 @@ extension StageRegistry {
   ///   - path: as it was written; a name without a slash is a file of `folder` too, and nothing is searched for.
   ///   - folder: absolute; where relative paths start.
   /// - Throws: as `Plugin.init`, and `plugin-name-taken`.
-  public mutating func load(plugin path: String, from folder: PathBytes) throws(StageError) {
+  /// - Returns: the stage's name.
+  @discardableResult
+  public mutating func load(plugin path: String, from folder: PathBytes) throws(StageError) -> String {
     let file = folder.joining(PathBytes(path))
     let plugin = try Plugin(file)
     let name = plugin.spec.stage.name
     if let there = self[name] {
-      if let origin = there.origin, Self.isSame(origin, file) { return }
+      if let origin = there.origin, Self.isSame(origin, file) { return name }
       let owner = there.origin.map { "plugin \($0.printable)" } ?? "the program itself"
       throw StageError(
         "plugin-name-taken", "plugin \(file.printable) calls its stage \"\(name)\", and so does \(owner)",
@@ -135,6 +138,7 @@ extension StageRegistry {
         "plugin-spec", "plugin \(file.printable) cannot be taken: \(error.message)", kind: .environment,
         hint: error.hint)
     }
+    return name
   }
 
   private static func isSame(_ a: PathBytes, _ b: PathBytes) -> Bool {

@@ -26,7 +26,7 @@ final class PluginStage: ReadyStage, @unchecked Sendable {
     }
     self.instance = instance
     resources.facts.set(
-      name, .object([("version", .integer(plugin.spec.stage.version)), ("sha256", .string(plugin.sha256))]))
+      "version.\(name)", .string("\(plugin.spec.stage.version), SHA-256 \(plugin.sha256)"))
   }
 
   func finish() throws(StageError) {

@@ -43,52 +43,54 @@ func darken<Sample: FixedWidthInteger & UnsignedInteger>(
   return true
 }
 
-let create: @convention(c) (UnsafePointer<PipelineSettings>?, UnsafeMutablePointer<PipelineError>?)
-  -> UnsafeMutableRawPointer? = { settings, _ in
-    guard let settings else { return nil }
-    let made = UnsafeMutablePointer<Vignette>.allocate(capacity: 1)
-    made.initialize(
-      to: Vignette(
-        strength: settings.pointee.number(settings, "strength", 0.5),
-        begin: settings.pointee.number(settings, "begin", 0.4)))
-    return UnsafeMutableRawPointer(made)
-  }
-
-let process: @convention(c) (
-  UnsafeMutableRawPointer?, UnsafePointer<PipelineItem>?, UnsafePointer<PipelinePictures>?,
-  UnsafeMutablePointer<PipelinePictures>?, UnsafeMutablePointer<PipelineError>?
-) -> Int32 = { instance, item, pictures, out, error in
-  guard let instance, let item, let picture = pictures?.pointee.picture, let out, let error else { return -1 }
-  let vignette = instance.load(as: Vignette.self)
-  let (width, height) = (Int(vips_image_get_width(picture)), Int(vips_image_get_height(picture)))
-  let bands = Int(vips_image_get_bands(picture))
-  let format = vips_image_get_format(picture)
-  let size = width * height * bands * (format == VIPS_FORMAT_USHORT ? 2 : 1)
-  // Pictures that come in lie in memory, and are not to be written to.
-  guard let from = vips_image_get_data(picture) else { return -1 }
-  let to = UnsafeMutableRawPointer.allocate(byteCount: size, alignment: 16)
-  defer { to.deallocate() }
-  func isWanted() -> Bool { item.pointee.cancelled(item) == 0 }
-  let isDone =
-    if format == VIPS_FORMAT_USHORT {
-      darken(
-        UnsafeRawPointer(from).assumingMemoryBound(to: UInt16.self), into: to.assumingMemoryBound(to: UInt16.self),
-        width: width, height: height, bands: bands, vignette, isWanted: isWanted)
-    } else {
-      darken(
-        UnsafeRawPointer(from).assumingMemoryBound(to: UInt8.self), into: to.assumingMemoryBound(to: UInt8.self),
-        width: width, height: height, bands: bands, vignette, isWanted: isWanted)
+let create:
+  @convention(c) (UnsafePointer<PipelineSettings>?, UnsafeMutablePointer<PipelineError>?)
+    -> UnsafeMutableRawPointer? = { settings, _ in
+      guard let settings else { return nil }
+      let made = UnsafeMutablePointer<Vignette>.allocate(capacity: 1)
+      made.initialize(
+        to: Vignette(
+          strength: settings.pointee.number(settings, "strength", 0.5),
+          begin: settings.pointee.number(settings, "begin", 0.4)))
+      return UnsafeMutableRawPointer(made)
     }
-  guard isDone else {
-    fill(&error.pointee.message, "given up")
+
+let process:
+  @convention(c) (
+    UnsafeMutableRawPointer?, UnsafePointer<PipelineItem>?, UnsafePointer<PipelinePictures>?,
+    UnsafeMutablePointer<PipelinePictures>?, UnsafeMutablePointer<PipelineError>?
+  ) -> Int32 = { instance, item, pictures, out, error in
+    guard let instance, let item, let picture = pictures?.pointee.picture, let out, let error else { return -1 }
+    let vignette = instance.load(as: Vignette.self)
+    let (width, height) = (Int(vips_image_get_width(picture)), Int(vips_image_get_height(picture)))
+    let bands = Int(vips_image_get_bands(picture))
+    let format = vips_image_get_format(picture)
+    let size = width * height * bands * (format == VIPS_FORMAT_USHORT ? 2 : 1)
+    // Pictures that come in lie in memory, and are not to be written to.
+    guard let from = vips_image_get_data(picture) else { return -1 }
+    let to = UnsafeMutableRawPointer.allocate(byteCount: size, alignment: 16)
+    defer { to.deallocate() }
+    func isWanted() -> Bool { item.pointee.cancelled(item) == 0 }
+    let isDone =
+      if format == VIPS_FORMAT_USHORT {
+        darken(
+          UnsafeRawPointer(from).assumingMemoryBound(to: UInt16.self), into: to.assumingMemoryBound(to: UInt16.self),
+          width: width, height: height, bands: bands, vignette, isWanted: isWanted)
+      } else {
+        darken(
+          UnsafeRawPointer(from).assumingMemoryBound(to: UInt8.self), into: to.assumingMemoryBound(to: UInt8.self),
+          width: width, height: height, bands: bands, vignette, isWanted: isWanted)
+      }
+    guard isDone else {
+      fill(&error.pointee.message, "given up")
+      return -1
+    }
+    out.pointee.picture = vips_image_new_from_memory_copy(
+      to, size, Int32(width), Int32(height), Int32(bands), format)
+    guard out.pointee.picture == nil else { return 0 }
+    fill(&error.pointee.message, "libvips did not take \(width) x \(height) pixels")
     return -1
   }
-  out.pointee.picture = vips_image_new_from_memory_copy(
-    to, size, Int32(width), Int32(height), Int32(bands), format)
-  guard out.pointee.picture == nil else { return 0 }
-  fill(&error.pointee.message, "libvips did not take \(width) x \(height) pixels")
-  return -1
-}
 
 let spec: StaticString = """
   {
