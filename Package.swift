@@ -12,6 +12,7 @@ let package = Package(
     .library(name: "JobSyntax", targets: ["JobSyntax"]),
     .library(name: "Stages", targets: ["Stages"]),
     .library(name: "Engine", targets: ["Engine"]),
+    .library(name: "Conformance", targets: ["Conformance"]),
     .library(name: "PipelineCommand", targets: ["PipelineCommand"]),
   ],
   targets: [
@@ -27,6 +28,7 @@ let package = Package(
     .systemLibrary(name: "CExpat", pkgConfig: "expat", providers: [.apt(["libexpat1-dev"])]),
     .target(name: "COpenVINO", linkerSettings: [.linkedLibrary("dl")]),
     .target(name: "CSystem"),
+    .target(name: "CPlugin", linkerSettings: [.linkedLibrary("dl")]),
 
     // Row 1.
     .target(name: "JobSyntax"),
@@ -53,12 +55,15 @@ let package = Package(
       dependencies: ["PipelineKit", "Imaging", "Transport", "JobSyntax", "Digest", "CSystem", "CSQLite"]),
 
     .target(name: "Pages", dependencies: ["PipelineKit", "Imaging", "JobSyntax", "Digest"]),
+    .target(name: "Conformance", dependencies: ["PipelineKit", "Imaging", "JobSyntax", "CSystem"]),
+    .target(name: "PluginHost", dependencies: ["PipelineKit", "Imaging", "JobSyntax", "Digest", "CPlugin"]),
 
     // Row 5 and 6.
     .target(
       name: "PipelineCommand",
       dependencies: [
-        "Engine", "Pages", "PipelineKit", "Imaging", "Inference", "Transport", "JobSyntax", "CSystem", "Digest",
+        "Engine", "Pages", "PluginHost", "Conformance", "PipelineKit", "Imaging", "Inference", "Transport", "JobSyntax",
+        "CSystem", "Digest",
       ]),
     .executableTarget(name: "pipeline", dependencies: ["PipelineCommand", "Stages", "PipelineKit"]),
 
@@ -74,7 +79,7 @@ let package = Package(
     // What tests share: temporary folders, pictures made in code, running the program.
     .target(
       name: "TestSupport", dependencies: ["Imaging", "JobSyntax"], path: "Tests/Support",
-      exclude: ["Faulty", "peers"]),
+      exclude: ["Faulty", "peers", "plugins"]),
     .testTarget(name: "JobSyntaxTests", dependencies: ["JobSyntax", "TestSupport"]),
     .testTarget(name: "ImagingTests", dependencies: ["Imaging", "TestSupport"]),
     .testTarget(name: "InferenceTests", dependencies: ["Inference", "Imaging", "TestSupport"]),

@@ -8,6 +8,7 @@ public enum PipelineCommand {
   private static let commands = [
     RunCommand.command, PlanCommand.command, LintCommand.command, StagesCommand.command, SchemaCommand.command,
     ModelsCommand.command, RunsCommand.command, StateCommand.command, ReceiptsCommand.command, ReportCommand.command,
+    PluginCommand.command,
     DoctorCommand.command,
   ]
 
@@ -56,6 +57,15 @@ public enum PipelineCommand {
       if parsed.wantsHelp {
         invocation.output.print(String(command.page.dropLast()))
         return ExitCode.done.rawValue
+      }
+      var invocation = invocation
+      do throws(StageError) {
+        invocation.registry = try JobOptions.withPlugins(parsed, invocation.registry)
+      } catch {
+        let log = RunLog(format: parsed[RunCommand.logFormat] ?? .text, isQuiet: false, screen: Screen(Terminal(2)))
+        log.write(error)
+        log.screen.flush()
+        return ExitCode(of: error).rawValue
       }
       return try command.run(parsed, invocation)
     } catch {

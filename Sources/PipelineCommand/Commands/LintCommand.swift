@@ -11,7 +11,7 @@ enum LintCommand {
     name: "lint", summary: "checks job files; needs no model, credential or network",
     notes: ["All problems of all files are shown. Exit codes: 0 no errors, 2 wrong command line, 3 errors found."],
     operand: Operand(name: "JOB", help: "job files", count: 1...100_000),
-    options: [JobOptions.set, JobOptions.format, Annotations.option, codeQuality],
+    options: [JobOptions.set, JobOptions.plugin, JobOptions.format, Annotations.option, codeQuality],
     examples: ["pipeline lint job.json", "pipeline lint pipelines/*.json --format json"],
     run: run)
 

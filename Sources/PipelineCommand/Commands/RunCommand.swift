@@ -37,11 +37,14 @@ enum RunCommand {
       "Two runs with one state folder exclude each other: the second exits with 75 and says who holds the lock, unless "
         + "--wait or --if-locked says otherwise.",
       "Exit codes: 0 everything done, or nothing to do; 1 some pictures failed; 2 wrong command line; 3 wrong job file; "
-        + "4 cannot start (library, model, variable or input missing, state folder not writable); 5 stopped at a limit "
+        + "4 cannot start (library, model, variable or input missing, plugin refused, state folder not writable); 5 stopped at a limit "
         + "(the run's deadline, the budget, a service's quota or wait); 75 another run holds the lock; 129, 130, 143 interrupted by SIGHUP, SIGINT, SIGTERM.",
     ],
     operand: JobOptions.job,
-    options: [JobOptions.set, JobOptions.input, JobOptions.shard, jobs, failFast, PruneOption.prune, budgetLedger]
+    options: [
+      JobOptions.set, JobOptions.input, JobOptions.plugin, JobOptions.shard, jobs, failFast, PruneOption.prune,
+      budgetLedger,
+    ]
       + StateOptions.deciding
       + StateOptions.locking + [report, html] + RunOutputs.options + [logFormat, quiet, verbose, noProgress],
     examples: [
@@ -159,7 +162,7 @@ enum RunCommand {
     if past == nil { outputs.note(loaded) }
     guard let job = loaded.job, unset.isEmpty else {
       log.screen.flush()
-      return (loaded.diagnostics.hasErrors ? ExitCode.wrongJob : .cannotStart).rawValue
+      return ExitCode(unusable: loaded).rawValue
     }
 
     let book: SpendingBook?
