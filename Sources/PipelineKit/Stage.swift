@@ -241,6 +241,8 @@ public struct StagePlan: Sendable {
   public var mayReplaceInputs: Bool
   /// The ending that encoding gives, where the settings alone decide it.
   public var encodedExtension: String?
+  /// Whether what was encoded comes out in the format it came in.
+  public var keepsEncodedFormat: Bool
   /// Files besides the inputs that the result depends on.
   public var helperFiles: [String]
   /// What the stage fails with when the item has it.
@@ -287,6 +289,7 @@ public struct StagePlan: Sendable {
     self.existing = .replace
     self.mayReplaceInputs = false
     self.encodedExtension = nil
+    self.keepsEncodedFormat = false
     self.helperFiles = []
     self.workingBytes = { _, _ in 0 }
     self.workingSpace = WorkingSpace()
