@@ -82,4 +82,9 @@ enum ReportPlace {
   }
 
   private static func isSame(_ a: stat, _ b: stat) -> Bool { a.st_dev == b.st_dev && a.st_ino == b.st_ino }
+
+  private static func failure(_ text: String, _ reason: String, _ what: String) -> StageError {
+    StageError(
+      "report-place", "the \(what) \(PathBytes(text).printable) cannot be written: \(reason)", kind: .environment)
+  }
 }
