@@ -55,7 +55,11 @@ let package = Package(
     // Row 5 and 6.
     .target(
       name: "PipelineCommand",
-      dependencies: ["Engine", "PipelineKit", "Imaging", "Inference", "Transport", "JobSyntax", "CSystem", "Digest"]),
+      dependencies: ["Engine", "PipelineKit", "Imaging", "Inference", "Transport", "JobSyntax", "CSystem", "Digest"],
+      // The jobs that `pipeline init` writes.
+      resources: ["cutout", "web", "marketplace", "portrait", "removebg-s3", "imgur"].map {
+        .embedInCode("Templates/\($0).json")
+      }),
     .executableTarget(name: "pipeline", dependencies: ["PipelineCommand", "Stages", "PipelineKit"]),
 
     // Measures inference alone against OpenVINO's own tool; see Tests/Benchmarks/inference.sh.
