@@ -32,7 +32,7 @@ enum ManCommand {
 
   static func page(_ commands: [Command], _ registry: StageRegistry) -> String {
     var page = Troff()
-    page.macro("TH", ["PIPELINE", "1", ProgramVersion.date, "pipeline " + ProgramVersion.text, "User Commands"])
+    page.title("PIPELINE", date: ProgramVersion.date, source: "pipeline " + ProgramVersion.text, manual: "User Commands")
     page.section("NAME")
     page.text("pipeline - takes many pictures through a declared chain of stages")
     page.section("SYNOPSIS")
@@ -92,6 +92,11 @@ struct Troff {
       "."
         + ([name] + arguments.map { "\"" + Self.escaped($0).replacing("\"", with: "\\(dq") + "\"" })
         .joined(separator: " "))
+  }
+
+  mutating func title(_ name: String, date: String, source: String, manual: String) {
+    // As it stands: a date with escapes in it is not read as one.
+    lines.append(".TH \(name) 1 \"\(date)\" \"\(source)\" \"\(manual)\"")
   }
 
   mutating func section(_ title: String) { macro("SH", [title]) }
