@@ -32,7 +32,8 @@ enum ManCommand {
 
   static func page(_ commands: [Command], _ registry: StageRegistry) -> String {
     var page = Troff()
-    page.title("PIPELINE", date: ProgramVersion.date, source: "pipeline " + ProgramVersion.text, manual: "User Commands")
+    page.title(
+      "PIPELINE", date: ProgramVersion.date, source: "pipeline " + ProgramVersion.text, manual: "User Commands")
     page.section("NAME")
     page.text("pipeline - takes many pictures through a declared chain of stages")
     page.section("SYNOPSIS")
