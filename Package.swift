@@ -12,6 +12,7 @@ let package = Package(
     .library(name: "JobSyntax", targets: ["JobSyntax"]),
     .library(name: "Stages", targets: ["Stages"]),
     .library(name: "Engine", targets: ["Engine"]),
+    .library(name: "Conformance", targets: ["Conformance"]),
     .library(name: "PipelineCommand", targets: ["PipelineCommand"]),
   ],
   targets: [
@@ -27,6 +28,7 @@ let package = Package(
     .systemLibrary(name: "CExpat", pkgConfig: "expat", providers: [.apt(["libexpat1-dev"])]),
     .target(name: "COpenVINO", linkerSettings: [.linkedLibrary("dl")]),
     .target(name: "CSystem"),
+    .target(name: "CPlugin", linkerSettings: [.linkedLibrary("dl")]),
 
     // Row 1.
     .target(name: "JobSyntax"),
@@ -45,17 +47,24 @@ let package = Package(
       name: "PipelineKit",
       dependencies: ["Imaging", "Inference", "Transport", "JobSyntax", "Digest", "CSystem"]),
 
-    // Row 4. These two meet in PipelineKit and do not import each other.
+    // Row 4. These meet in PipelineKit and do not import each other.
     .target(
       name: "Stages", dependencies: ["PipelineKit", "Imaging", "Inference", "Transport", "JobSyntax", "Digest"]),
     .target(
       name: "Engine",
       dependencies: ["PipelineKit", "Imaging", "Transport", "JobSyntax", "Digest", "CSystem", "CSQLite"]),
 
+    .target(name: "Pages", dependencies: ["PipelineKit", "Imaging", "JobSyntax", "Digest"]),
+    .target(name: "Conformance", dependencies: ["PipelineKit", "Imaging", "JobSyntax", "CSystem"]),
+    .target(name: "PluginHost", dependencies: ["PipelineKit", "Imaging", "JobSyntax", "Digest", "CPlugin"]),
+
     // Row 5 and 6.
     .target(
       name: "PipelineCommand",
-      dependencies: ["Engine", "PipelineKit", "Imaging", "Inference", "Transport", "JobSyntax", "CSystem", "Digest"],
+      dependencies: [
+        "Engine", "Pages", "PluginHost", "Conformance", "PipelineKit", "Imaging", "Inference", "Transport", "JobSyntax",
+        "CSystem", "Digest",
+      ],
       // The jobs that `pipeline init` writes.
       resources: ["cutout", "web", "marketplace", "portrait", "removebg-s3", "imgur"].map {
         .embedInCode("Templates/\($0).json")
@@ -74,7 +83,7 @@ let package = Package(
     // What tests share: temporary folders, pictures made in code, running the program.
     .target(
       name: "TestSupport", dependencies: ["Imaging", "JobSyntax"], path: "Tests/Support",
-      exclude: ["Faulty", "peers"]),
+      exclude: ["Faulty", "peers", "plugins"]),
     .testTarget(name: "JobSyntaxTests", dependencies: ["JobSyntax", "TestSupport"]),
     .testTarget(name: "ImagingTests", dependencies: ["Imaging", "TestSupport"]),
     .testTarget(name: "InferenceTests", dependencies: ["Inference", "Imaging", "TestSupport"]),
@@ -89,10 +98,11 @@ let package = Package(
     .testTarget(
       name: "EngineTests",
       dependencies: ["Engine", "Stages", "PipelineKit", "Imaging", "Transport", "JobSyntax", "Digest", "TestSupport"]),
+    .testTarget(name: "PagesTests", dependencies: ["Pages", "PipelineKit", "Imaging", "JobSyntax", "TestSupport"]),
     .testTarget(
       name: "CommandTests",
       dependencies: [
-        "PipelineCommand", "Engine", "Stages", "PipelineKit", "Imaging", "Inference", "Transport", "Digest",
+        "PipelineCommand", "Engine", "Pages", "Stages", "PipelineKit", "Imaging", "Inference", "Transport", "Digest",
         "JobSyntax", "TestSupport",
       ]),
   ],

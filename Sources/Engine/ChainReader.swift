@@ -1,14 +1,26 @@
 import JobSyntax
 import PipelineKit
 
+/// The stages that a job may name.
+struct PluginRegistry {
+  var stages: StageRegistry
+  /// Whether all of the job's plugins were taken.
+  var isWhole = true
+}
+
 /// Reads the stages of a job, those of its tails too, into one list: depth first, each with the stage it follows.
 struct ChainReader {
-  let registry: StageRegistry
+  private let registry: StageRegistry
+  /// False where a plugin was refused: a stage that is not known is then most likely its, and that was said.
+  private let knowsAllStages: Bool
   private(set) var stages: [JobStage] = []
   /// False once a stage could not be read: the list has a gap, and what follows it has no place.
   private(set) var isWhole = true
 
-  init(registry: StageRegistry) { self.registry = registry }
+  init(registry: PluginRegistry) {
+    self.registry = registry.stages
+    knowsAllStages = registry.isWhole
+  }
 
   /// Reads the chain of a job.
   mutating func read(_ node: JSONNode?, _ checker: inout FieldChecker) {
@@ -90,6 +102,8 @@ struct ChainReader {
       return nil
     }
     guard let descriptor = registry[name] else {
+      // Names with a namespace are those of plugins.
+      if !knowsAllStages, name.contains(".") { return nil }
       let near = NearestName.suggestion(for: name, among: registry.names)
       checker.report(
         "unknown-stage", "unknown stage \"\(name)\"", at: nameNode.range, path: nameNode.path,

@@ -77,6 +77,11 @@ public struct LoadedJob: Sendable {
   public var diagnostics: [Diagnostic]
   public var sources: [SourceFile]
 
+  /// Whether nothing is wrong with the job but that plugins of it were refused here.
+  public var isOnlyLackingPlugins: Bool {
+    diagnostics.hasErrors && diagnostics.allSatisfy { $0.severity != .error || $0.code.hasPrefix("plugin-") }
+  }
+
   /// Names of environment variables that the job needs and that are not set.
   public var unsetEnvironment: [Diagnostic] { diagnostics.filter { $0.code == JobLoader.unsetEnvironmentCode } }
 }

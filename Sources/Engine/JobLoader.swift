@@ -15,6 +15,8 @@ public struct JobLoader: Sendable {
   public var overrides: [(name: String, value: String)] = []
   /// `--input GLOB`: replaces the job's input; paths relative to the current folder.
   public var inputGlobs: [String] = []
+  /// Opens a plugin that the job names, written as it is there, and adds its stage; nil where jobs may have none.
+  public var loadPlugin: (@Sendable (String, PathBytes, inout StageRegistry) throws(StageError) -> Void)?
 
   public init(
     registry: StageRegistry, environment: @escaping @Sendable (String) -> String? = JobLoader.processEnvironment
@@ -108,7 +110,7 @@ public struct JobLoader: Sendable {
     }
     let settings = Settings(reading: root, shape: shape, file: file)
     checkTimeZone(settings, root, &checker)
-    var chains = ChainReader(registry: registry)
+    var chains = ChainReader(registry: withPlugins(root, folder: folder, &checker))
     chains.read(root["stages"], &checker)
     let stages = chains.stages
     let input: InputDeclaration? =
@@ -161,6 +163,28 @@ public struct JobLoader: Sendable {
       remote: JobSpec.readRemote(inputGlobs.isEmpty ? settings[JobSpec.input] : nil, input),
       budget: JobSpec.readBudget(settings))
     return LoadedJob(job: job, diagnostics: found, sources: [source])
+  }
+
+  /// The stages that the job may name: those of its plugins too.
+  private func withPlugins(_ root: JSONNode, folder: PathBytes, _ checker: inout FieldChecker) -> PluginRegistry {
+    var known = PluginRegistry(stages: registry)
+    for node in root["plugins"]?.arrayValue ?? [] {
+      guard let path = node.stringValue, !path.isEmpty, !checker.skipping.contains(node.path),
+        Template.parse(path).template?.variables.isEmpty ?? false
+      else { continue }
+      do throws(StageError) {
+        guard let loadPlugin else {
+          throw StageError("plugin-refused", "plugins are not loaded here", kind: .environment)
+        }
+        try loadPlugin(Template.literal(path), folder, &known.stages)
+      } catch {
+        known.isWhole = false
+        checker.report(
+          error.code, error.message + (error.cause.map { " (\($0))" } ?? ""), at: node.range, path: node.path,
+          hint: error.hint)
+      }
+    }
+    return known
   }
 
   /// Nil where none of the sources could be read.

@@ -413,6 +413,14 @@ public final class JobRun: Sendable {
     try spool?.write(to: path, run: runObject(outcome), tag: values.runID)
   }
 
+  /// The JSON report in a file without a name, for whoever makes something else of it; nil without `keepsReport`.
+  ///
+  /// - Returns: its descriptor, which the caller closes.
+  /// - Throws: `report-failed` of class environment.
+  public func unnamedReport(outcome: RunOutcome) throws(StageError) -> Int32? {
+    try spool?.unnamedReport(run: runObject(outcome))
+  }
+
   private func runObject(_ outcome: RunOutcome) -> JSONText {
     var versions: [(String, JSONText)] = [
       ("pipeline", .string(options.programVersion)), ("libvips", .string(Libvips.version)),
@@ -425,42 +433,21 @@ public final class JobRun: Sendable {
         other.append((name, value))
       }
     }
-    let stop: JSONText = outcome.stop.map { .string($0.text) } ?? nil
-    let shard: [(String, JSONText)] =
-      options.shard.map { shard in
-        [
-          (
-            "shard",
-            .object([
-              ("index", .integer(shard.index)), ("count", .integer(shard.count)),
-              ("inputs", .integer(outcome.list.count)), ("inputsDigest", .string(outcome.list.digest)),
-            ])
-          )
-        ]
-      } ?? []
-    return .object(
-      [
-        ("id", .string(values.runID)), ("job", .string(job.name)), ("file", .string(job.file)),
-        ("started", .string(RunClock.timestamp(of: started))),
-        ("wallSeconds", .number(Self.rounded(outcome.wallSeconds))),
-        ("cpuSeconds", .number(Self.rounded(outcome.cpuSeconds))), ("peakBytes", .integer(outcome.peakBytes)),
-        ("workers", .integer(outcome.workers)), ("crashes", .integer(outcome.crashes)), ("versions", .object(versions)),
-      ] + shard + other + [
-        ("stop", stop),
-        (
-          "errors",
-          .array(
-            outcome.finishErrors.map { .object([("code", .string($0.code)), ("message", .string($0.description))]) })
-        ),
-        (
-          "error",
-          outcome.startError.map { .object([("code", .string($0.code)), ("message", .string($0.description))]) } ?? nil
-        ),
-        ("exitCode", .integer(Int(outcome.exitCode))), ("counts", outcome.counts.json),
-      ])
+    return RunRecord(run: self, outcome: outcome, versions: versions).json(and: other)
   }
 
-  private static func rounded(_ seconds: Double) -> Double { (seconds * 1000).rounded() / 1000 }
+  /// Gives the records of the items that have ended, in input order, one at a time. Needs `keepsReport`.
+  ///
+  /// - Throws: `report-failed` of class environment where the spool cannot be read.
+  public func forEachRecord(_ body: (ItemRecord) -> Void) throws(StageError) {
+    try spool?.forEachRecord(body)
+  }
+
+  /// Credits that this run has spent with services, as its ledger has it.
+  public func creditsSpent() throws(StageError) -> Double {
+    guard let history else { return 0 }
+    return try history.ledger.creditsSpent(since: 0, run: values.runID)
+  }
 
   /// Makes the stages within the run's deadline, which a model that is fetched may use up.
   ///

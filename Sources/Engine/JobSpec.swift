@@ -47,6 +47,11 @@ public enum JobSpec {
     help:
       "the folder that keeps what runs must remember; .pipeline beside the job file when absent. --state replaces it"
   )
+  static let plugins = Field<[String]>.texts(
+    "plugins", .path, count: 0...100, default: [],
+    help:
+      "shared libraries with stages, each opened by its path: their code runs in this program. --plugin adds more"
+  )
   static let portable = Field<Bool>.boolean(
     "portable", default: false,
     help: "outputs whose names differ only in case or Unicode form are an error instead of a warning")
@@ -116,7 +121,7 @@ public enum JobSpec {
 
   /// Every top-level field.
   public static let shape = ObjectShape([
-    schema, version, name, vars, input, stages, run, limits, network, budget, state, onSuccess, portable,
+    schema, version, name, vars, plugins, input, stages, run, limits, network, budget, state, onSuccess, portable,
   ])
 
   /// The JSON Schema of a job file, with the registry's stages.

@@ -26,6 +26,21 @@ public final class EncodedBytes: @unchecked Sendable {
     self.init(adopting: memory, count: bytes.count)
   }
 
+  /// Reads what a descriptor leads to, from its beginning to its end or `count` bytes; the descriptor stays open.
+  ///
+  /// - Throws: `memory`, `io`.
+  public convenience init(reading descriptor: Int32, count: Int) throws(ImagingError) {
+    guard let memory = g_try_malloc(gsize(max(1, count))) else {
+      throw ImagingError(.memory, "there is no memory for \(count) bytes")
+    }
+    let length = cvips_rewind(descriptor) == 0 ? cvips_read(descriptor, memory, count) : -1
+    guard length >= 0 else {
+      g_free(memory)
+      throw ImagingError(.io, "what was written could not be read")
+    }
+    self.init(adopting: memory, count: Int(length))
+  }
+
   /// Copies `bytes` and goes on with zeros up to `length` bytes; nil where memory is short. Zeros that nobody
   /// reads cost none.
   convenience init?(copying bytes: UnsafeRawBufferPointer, filledUpTo length: Int) {

@@ -8,7 +8,7 @@ public enum PipelineCommand {
   static let commands: [Command] = [
     RunCommand.command, PlanCommand.command, LintCommand.command, StagesCommand.command, SchemaCommand.command,
     ModelsCommand.command, RunsCommand.command, StateCommand.command, ReceiptsCommand.command, ReportCommand.command,
-    InitCommand.command, DoctorCommand.command, CompletionCommand.command, ManCommand.command,
+    PluginCommand.command, InitCommand.command, DoctorCommand.command, CompletionCommand.command, ManCommand.command,
   ]
 
   /// Runs the program and ends the process with its exit code.
@@ -63,6 +63,15 @@ public enum PipelineCommand {
       if parsed.wantsHelp {
         invocation.output.print(String(command.page.dropLast()))
         return ExitCode.done.rawValue
+      }
+      var invocation = invocation
+      do throws(StageError) {
+        invocation.registry = try JobOptions.withPlugins(parsed, invocation.registry)
+      } catch {
+        let log = RunLog(format: parsed[RunCommand.logFormat] ?? .text, isQuiet: false, screen: Screen(Terminal(2)))
+        log.write(error)
+        log.screen.flush()
+        return ExitCode(of: error).rawValue
       }
       return try command.run(parsed, invocation)
     } catch {

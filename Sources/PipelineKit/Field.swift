@@ -17,6 +17,8 @@ public enum TextKind: String, Sendable, Hashable {
   case credential
   /// Text with `${…}` filled in for each item, in which `${secret.NAME}` may stand too.
   case secretTemplate
+  /// An argument of a program: a template that may name `${job.dir}` and the program's files too.
+  case argument
 }
 
 /// One value of a closed vocabulary, with its help text.

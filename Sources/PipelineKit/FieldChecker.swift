@@ -236,11 +236,17 @@ public struct FieldChecker: Sendable {
       switch variable {
       case .environment where kind != .credential: break
       case .secret where kind == .credential || kind == .secretTemplate: break
+      case _ where variable.isProgramFile && kind == .argument: break
+      case .jobDir where kind == .argument || kind == .secretTemplate: break
+      case .jobDir, .fileIn, .fileOut, .fileSource:
+        report(
+          "variable-not-allowed", "\"\(name)\" is handed to no program: ${\(variable.name)} may not stand there",
+          at: node.range, path: node.path, expected: "no ${\(variable.name)}", found: "${\(variable.name)}")
       case .secret:
         report(
           "secret-not-allowed", "\"\(name)\" is no credential field: ${\(variable.name)} may not stand there",
           at: node.range, path: node.path, expected: "no ${secret.…}", found: "${\(variable.name)}")
-      case .itemColumn(let column) where kind == .template || kind == .secretTemplate:
+      case .itemColumn(let column) where kind == .template || kind == .secretTemplate || kind == .argument:
         switch columns {
         case .unknown: break
         case .known(let names) where names.contains(column): break
@@ -251,7 +257,7 @@ public struct FieldChecker: Sendable {
           report(
             "variable-not-allowed", "\"\(name)\" is a credential: ${\(variable.name)} may not stand there",
             at: node.range, path: node.path, expected: "${secret.NAME}", found: "${\(variable.name)}")
-        } else if kind != .template, kind != .secretTemplate {
+        } else if kind != .template, kind != .secretTemplate, kind != .argument {
           report(
             "variable-not-allowed",
             "\"\(name)\" is read once for the whole run: ${\(variable.name)} may not stand there",
@@ -271,7 +277,7 @@ public struct FieldChecker: Sendable {
         expected: "text without NUL",
         found: "NUL")
     }
-    if kind != .plain, kind != .secretTemplate, text.isEmpty {
+    if kind != .plain, kind != .secretTemplate, kind != .argument, text.isEmpty {
       report(
         "wrong-value", "\"\(name)\" is empty", at: node.range, path: node.path,
         expected: FieldType.text(kind).description,
@@ -363,6 +369,7 @@ extension FieldType {
     case .text(.template): "a text with ${…} filled in for each item"
     case .text(.credential): "a credential, as ${secret.NAME}"
     case .text(.secretTemplate): "a text with ${…} filled in for each item, also ${secret.NAME}"
+    case .text(.argument): "a text with ${…} filled in for each item, also ${file.in} and the like"
     case .text(.percentage): "a percentage such as \"10%\""
     case .text(.ratio): "a ratio of width to height such as \"16:9\""
     case .text(.color): "a colour (#rgb, #rrggbb, #rrggbbaa, a CSS name, or \"transparent\")"

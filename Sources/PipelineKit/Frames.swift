@@ -43,7 +43,7 @@ public enum FrameHandling: Sendable {
   case together
 }
 
-extension Stage {
+extension ReadyStage {
   /// Calls `process`, for each frame of an animation where the stage's plan says so; one that works in steps begins.
   ///
   /// - Throws: what the stage throws.

@@ -62,22 +62,32 @@ extension StageContext {
 
 extension MatteRecord {
   /// The matte's object in the report; four digits say all there is to say.
-  public var json: JSONText { json { ($0 * 10_000).rounded() / 10_000 } }
+  public var json: JSONText { Self.shape.text(of: self) }
 
   /// The same with every digit.
-  public var exactJSON: JSONText { json { $0 } }
+  public var exactJSON: JSONText { Self.makeShape(rounding: { $0 }).text(of: self) }
 
-  private func json(_ short: (Double) -> Double) -> JSONText {
-    var members: [(String, JSONText)] = []
-    if let name { members.append(("name", .string(name))) }
-    members.append(("provider", .string(provider)))
-    if let model { members.append(("model", .string(model))) }
-    members += [
-      ("score", .number(short(score))), ("coverage", .number(short(coverage))), ("softness", .number(short(softness))),
-      ("islands", .integer(islands)), ("border", .number(short(border))),
-    ]
-    if let flip { members.append(("flip", .number(short(flip)))) }
-    return .object(members)
+  /// What the report says of a matte.
+  public static let shape = makeShape { ($0 * 10_000).rounded() / 10_000 }
+
+  private static func makeShape(rounding: @escaping @Sendable (Double) -> Double) -> RecordShape<MatteRecord> {
+    RecordShape([
+      .init(optional: "name", .text, "Which of several mattes of one stage.") { $0.name.map { .string($0) } },
+      .init("provider", .text, "Who made it: local, or a service.") { .string($0.provider) },
+      .init(optional: "model", .text, "The model, where the provider lets one choose.") {
+        $0.model.map { .string($0) }
+      },
+      .init("score", .number, "How far it can be trusted, 0 to 1.") { .number(rounding($0.score)) },
+      .init("coverage", .number, "The subject's share of the picture, 0 to 1.") { .number(rounding($0.coverage)) },
+      .init("softness", .number, "The unsure share of what may be subject, 0 to 1.") { .number(rounding($0.softness)) },
+      .init("islands", .integer, "Separate parts that count.") { .integer($0.islands) },
+      .init("border", .number, "The share of the picture's border that the subject touches, 0 to 1.") {
+        .number(rounding($0.border))
+      },
+      .init(optional: "flip", .number, "How far the mattes of the picture and of its mirror image agree, 0 to 1.") {
+        $0.flip.map { .number(rounding($0)) }
+      },
+    ])
   }
 
   public init?(_ node: JSONNode) {
@@ -94,9 +104,14 @@ extension MatteRecord {
 
 extension ItemWarning {
   /// The warning's object in the report.
-  public var json: JSONText {
-    .object([("code", .string(code)), ("stage", .string(stage)), ("message", .string(message))])
-  }
+  public var json: JSONText { Self.shape.text(of: self) }
+
+  /// What the report says of a warning.
+  public static let shape = RecordShape<ItemWarning>([
+    .init("code", .text, "A stable name for this kind of warning.") { .string($0.code) },
+    .init("stage", .text, "The stage that gave it.") { .string($0.stage) },
+    .init("message", .text, "What is worth a look.") { .string($0.message) },
+  ])
 
   public init?(_ node: JSONNode) {
     guard let code = node["code"]?.stringValue, let stage = node["stage"]?.stringValue,

@@ -7,7 +7,7 @@ import JobSyntax
 /// lives in the item, and anything else a stage changes must be guarded. `process` is synchronous and may block; the
 /// lane in its plan says where it runs. Order of calls: `plan` and `check` while linting (no model, no network),
 /// `init` once per run, `process` once per item, `finish` once on every path.
-public protocol Stage: Sendable {
+public protocol Stage: ReadyStage {
   /// Name, fields, help and examples; everything users read about the stage comes from here.
   static var spec: StageSpec { get }
 
@@ -26,7 +26,11 @@ public protocol Stage: Sendable {
   ///
   /// - Throws: an error of class `environment` or `job`; the run does not start.
   init(_ settings: Settings, resources: StageResources) throws(StageError)
+}
 
+/// A stage that was made ready, with settings of its own. What makes it may be a type, see `Stage`, or something that
+/// is known only to the run, such as a plugin.
+public protocol ReadyStage: Sendable {
   /// Takes one item a step further.
   func process(_ item: Item, in context: StageContext) throws(StageError) -> Outcome
 
@@ -34,10 +38,13 @@ public protocol Stage: Sendable {
   func finish() throws(StageError)
 }
 
+extension ReadyStage {
+  public func finish() throws(StageError) {}
+}
+
 extension Stage {
   public static func check(_ settings: Settings) -> [Diagnostic] { [] }
   public static func ingredients(_ settings: Settings) -> [String: String] { [:] }
-  public func finish() throws(StageError) {}
 }
 
 /// A stage that leaves something at a service, which a receipt can look after.
@@ -234,6 +241,8 @@ public struct StagePlan: Sendable {
   public var mayReplaceInputs: Bool
   /// The ending that encoding gives, where the settings alone decide it.
   public var encodedExtension: String?
+  /// Whether what was encoded comes out in the format it came in.
+  public var keepsEncodedFormat: Bool
   /// Files besides the inputs that the result depends on.
   public var helperFiles: [String]
   /// What the stage fails with when the item has it.
@@ -252,6 +261,10 @@ public struct StagePlan: Sendable {
   public var shrinksOnLoad: Bool
   /// What the stage does, where all it does is to drop items: what is known beforehand is then decided by the planner.
   public var filter: ItemFilter?
+  /// Whether pixels do not all keep their places: the picture is scaled, cropped, padded, turned or mirrored.
+  public var movesPixels: Bool
+  /// Bits a sample, 8 or 16, of the deepest pictures that come through: the stage narrows what is deeper.
+  public var mostDepth: Int
   /// Width and height after the stage; nil where they stay.
   public var resultSize: (@Sendable (_ width: Int, _ height: Int) -> (Int, Int))?
 
@@ -276,12 +289,15 @@ public struct StagePlan: Sendable {
     self.existing = .replace
     self.mayReplaceInputs = false
     self.encodedExtension = nil
+    self.keepsEncodedFormat = false
     self.helperFiles = []
     self.workingBytes = { _, _ in 0 }
     self.workingSpace = WorkingSpace()
     // Of what was encoded there is one, also where the frames it was made from are still there for a later stage.
     self.frames = accepts.contains(.encoded) ? .together : .each
     self.shrinksOnLoad = false
+    self.movesPixels = false
+    self.mostDepth = 16
     self.resultSize = nil
   }
 }

@@ -361,6 +361,10 @@ public enum TemplateValues {
       return .success(Array(encoded.format.fileExtension.utf8))
     case .runDate: return .success(Array(run.runDate.utf8))
     case .runID: return .success(Array(run.runID.utf8))
+    case .jobDir: return .success(run.baseFolder.bytes)
+    case .fileIn, .fileOut, .fileSource:
+      return .failure(
+        StageError("template-value", "${\(variable.name)} is known only where a program is run", kind: .job))
     case .secret(let name):
       // Lint allows these in fields for credentials only.
       guard let template = Template.parse("${secret.\(name)}").template else { return .success([]) }

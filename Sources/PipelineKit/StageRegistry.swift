@@ -1,16 +1,36 @@
 import JobSyntax
 
-/// A stage type with its Swift type erased.
+/// What a run must know of a kind of stage: of a type, or of a plugin.
 public struct StageDescriptor: Sendable {
   public let spec: StageSpec
   public let plan: @Sendable (Settings) -> StagePlan
   public let check: @Sendable (Settings) -> [Diagnostic]
   public let ingredients: @Sendable (Settings) -> [String: String]
-  public let make: @Sendable (Settings, StageResources) throws(StageError) -> any Stage
+  public let make: @Sendable (Settings, StageResources) throws(StageError) -> any ReadyStage
   /// Nil for a stage that leaves no receipts.
   public let receiptKeeper: (@Sendable (Settings, StageResources) throws(StageError) -> (any ReceiptKeeper)?)?
 
+  /// The file that the stage was loaded from; nil for one that is part of the program.
+  public let origin: PathBytes?
+
+  /// A stage that is no type of the program.
+  public init(
+    spec: StageSpec, origin: PathBytes, plan: @escaping @Sendable (Settings) -> StagePlan,
+    check: @escaping @Sendable (Settings) -> [Diagnostic] = { _ in [] },
+    ingredients: @escaping @Sendable (Settings) -> [String: String] = { _ in [:] },
+    make: @escaping @Sendable (Settings, StageResources) throws(StageError) -> any ReadyStage
+  ) {
+    self.spec = spec
+    self.origin = origin
+    self.plan = plan
+    self.check = check
+    self.ingredients = ingredients
+    self.make = make
+    receiptKeeper = nil
+  }
+
   public init<S: Stage>(_ type: S.Type) {
+    origin = nil
     spec = S.spec
     plan = { S.plan($0) }
     check = { S.check($0) }
@@ -41,11 +61,19 @@ public struct StageRegistry: Sendable {
   ///   them; `stage-name-taken` when it is registered already; `stage-field-taken` when it has a field of a name that
   ///   every stage has.
   public mutating func register<S: Stage>(_ type: S.Type) throws(StageError) {
-    let descriptor = StageDescriptor(type)
+    try register(StageDescriptor(type), named: "\(type)")
+  }
+
+  /// Adds a stage that is no type of the program, by the same rules.
+  public mutating func register(_ descriptor: StageDescriptor) throws(StageError) {
+    try register(descriptor, named: descriptor.origin?.printable ?? "somebody")
+  }
+
+  private mutating func register(_ descriptor: StageDescriptor, named maker: String) throws(StageError) {
     guard Self.isName(descriptor.spec.name) else {
       throw StageError(
         "stage-name",
-        "\(type) calls its stage \(JSONText.string(descriptor.spec.name).rendered()), which is no name for a stage",
+        "\(maker) calls its stage \(JSONText.string(descriptor.spec.name).rendered()), which is no name for a stage",
         kind: .environment, hint: "use letters, digits and \"-\", with dots between words, such as acme.watermark")
     }
     let taken = ["stage"] + CommonFields.all.map(\.name)

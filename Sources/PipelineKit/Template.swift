@@ -7,6 +7,10 @@ public enum TemplateVariable: Sendable, Hashable {
   /// The ending of the encoded format, without the dot.
   case ext
   case runDate, runID
+  /// The job file's folder; in what is handed to other programs only, as are the three files.
+  case jobDir
+  /// The file that a program reads, the one it writes, and the input as it lies on the disk.
+  case fileIn, fileOut, fileSource
   /// A credential; allowed in credential fields only.
   case secret(String)
   /// An environment variable that was not set when the job was read.
@@ -28,6 +32,10 @@ public enum TemplateVariable: Sendable, Hashable {
     case .ext: "ext"
     case .runDate: "run.date"
     case .runID: "run.id"
+    case .jobDir: "job.dir"
+    case .fileIn: "file.in"
+    case .fileOut: "file.out"
+    case .fileSource: "file.source"
     case .secret(let name): "secret.\(name)"
     case .environment(let name): "env.\(name)"
     }
@@ -36,7 +44,7 @@ public enum TemplateVariable: Sendable, Hashable {
   /// Every fixed name, for near-name hints and the reference page.
   public static let fixed: [TemplateVariable] = [
     .itemPath, .itemDir, .itemStem, .itemName, .itemExt, .itemIndex, .itemHash, .imageWidth, .imageHeight, .ext,
-    .runDate, .runID,
+    .runDate, .runID, .jobDir, .fileIn, .fileOut, .fileSource,
   ]
 
   /// One line for the reference page.
@@ -55,6 +63,10 @@ public enum TemplateVariable: Sendable, Hashable {
     case .ext: "the ending of the encoded format, without the dot"
     case .runDate: "the day the run started, 2026-05-01, in UTC unless run.timeZone says otherwise"
     case .runID: "the run's identifier"
+    case .jobDir: "the job file's folder; for `exec` only, as are the next three"
+    case .fileIn: "the file that the program reads"
+    case .fileOut: "the file that the program writes"
+    case .fileSource: "the input as it lies on the disk"
     case .secret: "a credential from the environment; in credential fields only"
     case .environment: "an environment variable"
     }
@@ -63,10 +75,13 @@ public enum TemplateVariable: Sendable, Hashable {
   /// Whether the value differs between items, so that outputs named by it do not all collide.
   public var variesByItem: Bool {
     switch self {
-    case .runDate, .runID, .secret, .environment, .ext: false
+    case .runDate, .runID, .jobDir, .secret, .environment, .ext: false
     default: true
     }
   }
+
+  /// Whether it stands for a file that a program works with.
+  public var isProgramFile: Bool { self == .fileIn || self == .fileOut || self == .fileSource }
 
   public var isSecret: Bool { if case .secret = self { true } else { false } }
 

@@ -20,6 +20,7 @@ public enum BuiltInStages {
     try registry.register(Frame.self)
     try registry.register(Composite.self)
     try registry.register(Watermark.self)
+    try registry.register(Exec.self)
     try registry.register(Encode.self)
     try registry.register(Write.self)
     try registry.register(Upload.self)

@@ -49,6 +49,7 @@ public struct Crop: Stage {
   public static func plan(_ settings: Settings) -> StagePlan {
     let request = request(settings)
     var plan = StagePlan(accepts: .picture, produces: .picture, removes: .encoded)
+    plan.movesPixels = true
     // What cannot be cropped fails when the item comes; its size does not matter then.
     plan.resultSize = { width, height in (try? request.size(for: width, height)) ?? (width, height) }
     let isByContent = request.position == .attention || request.position == .entropy

@@ -15,6 +15,7 @@ public struct Flip: Stage {
 
   public static func plan(_ settings: Settings) -> StagePlan {
     var plan = StagePlan(accepts: .picture, produces: .picture, removes: .encoded)
+    plan.movesPixels = true
     plan.workingBytes = { width, height in width * height * 4 }
     return plan
   }

@@ -131,6 +131,7 @@ public struct Frame: Stage {
   public static func plan(_ settings: Settings) -> StagePlan {
     let request = request(settings)
     var plan = StagePlan(accepts: .picture, produces: .picture, removes: .encoded)
+    plan.movesPixels = true
     plan.uses = [.alpha, .matte]
     if settings[existingAlpha] { plan.produces.insert(.alpha) } else { plan.acceptsAny = [.alpha, .matte] }
     // A mask takes no shadow, so what has one is a cut-out.

@@ -72,6 +72,7 @@ public struct Pad: Stage {
   public static func plan(_ settings: Settings) -> StagePlan {
     let request = request(settings)
     var plan = StagePlan(accepts: .picture, produces: .picture, removes: .encoded)
+    plan.movesPixels = true
     if settings[fill] == .color, let colour = settings[background], !colour.isOpaque { plan.produces.insert(.alpha) }
     plan.resultSize = { width, height in
       guard let canvas = try? request.canvas(for: width, height) else { return (width, height) }

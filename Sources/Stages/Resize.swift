@@ -49,6 +49,7 @@ public struct Resize: Stage {
   public static func plan(_ settings: Settings) -> StagePlan {
     let request = Self.request(settings)
     var plan = StagePlan(accepts: .picture, produces: .picture, removes: .encoded)
+    plan.movesPixels = true
     plan.resultSize = { width, height in
       // What cannot be planned fails when the item comes; its size does not matter then.
       guard let plan = try? request.plan(for: width, height) else { return (width, height) }

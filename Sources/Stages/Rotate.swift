@@ -39,6 +39,7 @@ public struct Rotate: Stage {
   public static func plan(_ settings: Settings) -> StagePlan {
     let rotation = rotation(settings)
     var plan = StagePlan(accepts: .picture, produces: .picture, removes: .encoded)
+    plan.movesPixels = true
     let isMade = rotation.quarters == nil
     if isMade, !rotation.crop, let colour = settings[background], !colour.isOpaque { plan.produces.insert(.alpha) }
     plan.resultSize = { width, height in rotation.size(for: width, height) }

@@ -54,6 +54,7 @@ public struct Trim: Stage {
 
   public static func plan(_ settings: Settings) -> StagePlan {
     var plan = StagePlan(accepts: .picture, produces: .picture, removes: .encoded)
+    plan.movesPixels = true
     let margin = settings[margin]
     // At most: what is cut away depends on the picture.
     plan.resultSize = { width, height in

@@ -42,7 +42,7 @@ import Testing
     (["models", "pul"], ["unknown argument \"pul\"", "pull"]),
     (["run"], ["missing argument JOB", "pipeline help run"]),
     (["run", "a.json", "b.json"], ["unexpected argument \"b.json\""]),
-    (["schema", "x"], ["unexpected argument \"x\""]),
+    (["schema", "x"], ["there is no schema of \"x\""]),
     (["run", "job.json", "--jobs"], ["--jobs needs a value"]),
     (["run", "job.json", "--report", "--quiet"], ["--report needs a value"]),
     (["run", "job.json", "--jobs", "0"], ["--jobs expects a whole number from 1 to 1024, got \"0\""]),

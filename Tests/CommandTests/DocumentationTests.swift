@@ -28,7 +28,7 @@ import Testing
     return names.sorted()
   }
 
-  static let jobs = names(in: package + "/pipelines", ending: ".json").filter { $0 != "job.schema.json" }
+  static let jobs = names(in: package + "/pipelines", ending: ".json").filter { !$0.hasSuffix(".schema.json") }
 
   private static func registry() throws -> StageRegistry {
     var registry = StageRegistry()

@@ -38,7 +38,7 @@ import Testing
         let plan = stage.plan(settings)
         #expect(plan.workingBytes(6000, 4000) >= 0)
         #expect(!plan.accepts.isEmpty)
-        #expect(!plan.produces.isEmpty || ["branch", "filter"].contains(stage.spec.name))
+        #expect(!plan.produces.isEmpty || ["branch", "exec", "filter"].contains(stage.spec.name))
       }
     }
   }

@@ -12,6 +12,12 @@ void csystem_bound_allocator(int arenas, int map_threshold);
 /// The number of the file system that a path is on, as in `statfs`. Returns 0 or an error number.
 int csystem_file_system(const char *path, unsigned *number);
 
+/// Bytes that malloc has given out and that were not freed.
+long long csystem_heap_bytes(void);
+
+/// Lets a crash end the process without a word and without a core file.
+void csystem_crash_quietly(void);
+
 /// Gives what is free in malloc's arenas back to the system.
 void csystem_release_memory(void);
 

@@ -37,7 +37,7 @@ public enum StopReason: Sendable, Hashable {
 struct ExecutableStage: Sendable {
   var label: String
   var plan: StagePlan
-  var stage: any Stage
+  var stage: any ReadyStage
   /// The stage whose result this one takes; nil for the one before it.
   var predecessor: Int?
   /// Where it does not hold, the stage is passed over.
@@ -562,6 +562,7 @@ final class Executor: Sendable {
     record.facts = entries.facts
     record.timings = timings
     record.source = source
+    record.inputBytes = source?.bytes
     record.error = end.error
     record.failedStage = end.failedStage
     record.reason = end.reason

@@ -24,6 +24,8 @@ public struct ItemRecord: Sendable {
   public var failedStage: String?
   /// What was read, where anything was.
   public var source: SourceFacts?
+  /// Bytes of the input as it was read.
+  public var inputBytes: Int?
   /// What became of the source after all was done; nil where nothing was to become of it.
   var fate: ItemSource.Fate?
   /// Why an item was skipped, dropped, put aside for review or not attempted.
@@ -42,39 +44,85 @@ public struct ItemRecord: Sendable {
   }
 
   /// The item's object in the report.
-  public var json: JSONText {
-    var members: [(String, JSONText)] = [
-      ("index", .integer(inputIndex)), ("input", .string(input)), ("status", .string(status.rawValue)),
-    ]
-    if let reason { members.append(("reason", .string(reason))) }
-    switch fate {
-    case .moved(let path): members += [("source", "moved"), ("movedTo", .string(path.display))]
-    case .deleted: members.append(("source", "deleted"))
-    case .kept(let reason): members += [("source", "kept"), ("sourceReason", .string(reason))]
-    case nil: break
-    }
-    members.append(("outputs", .array(outputs.map(\.json))))
-    members.append(("stages", Self.json(timings: timings)))
-    members.append(("warnings", .array(warnings.map(\.json))))
-    if !mattes.isEmpty { members.append(("mattes", .array(mattes.map(\.json)))) }
-    if !facts.isEmpty { members.append(("facts", Self.json(facts: facts))) }
-    if let error {
-      var object: [(String, JSONText)] = [("code", .string(error.code))]
-      if let failedStage { object.append(("stage", .string(failedStage))) }
-      // Whole without its surroundings: messages are copied out of reports.
-      object.append(("message", .string("\(input): \(error.message)")))
-      if let cause = error.cause { object.append(("cause", .string(cause))) }
-      if let hint = error.hint { object.append(("hint", .string(hint))) }
-      members.append(("error", .object(object)))
-    }
-    return .object(members)
-  }
+  public var json: JSONText { Self.shape.text(of: self) }
+
+  /// What the report says of an item.
+  public static let shape = RecordShape<ItemRecord>([
+    .init("index", .integer, "The place among all inputs of the job, from 0.") { .integer($0.inputIndex) },
+    .init(
+      "input", .text,
+      "The input as found; where its bytes are not UTF-8, those that are not and each % stand as %XX."
+    ) { .string($0.input) },
+    .init("status", .choice(ItemStatus.allCases.map(\.rawValue)), "What became of it.") { .string($0.status.rawValue) },
+    .init(
+      optional: "inputBytes", .integer, "Size of the input as it was read, in bytes; absent where nothing was read."
+    ) { $0.inputBytes.map { .integer($0) } },
+    .init(optional: "reason", .text, "Why it was skipped, dropped, put aside or not attempted.") {
+      $0.reason.map { .string($0) }
+    },
+    .init(
+      optional: "source", .choice(["moved", "deleted", "kept"]),
+      "What became of the input after all was done; absent where nothing was to become of it."
+    ) { record in
+      switch record.fate {
+      case .moved: "moved"
+      case .deleted: "deleted"
+      case .kept: "kept"
+      case nil: nil
+      }
+    },
+    .init(optional: "movedTo", .text, "Where the input was moved.") {
+      if case .moved(let path) = $0.fate { .string(path.display) } else { nil }
+    },
+    .init(optional: "sourceReason", .text, "Why the input stays where it is.") {
+      if case .kept(let reason) = $0.fate { .string(reason) } else { nil }
+    },
+    .init(
+      "outputs", .list(.object(OutputRecord.shape.schema)), "What was written or uploaded, in the order of the chain."
+    ) {
+      .array($0.outputs.map(\.json))
+    },
+    .init("stages", .list(.object(timingShape.schema)), "The stages that worked on it, with their times.") {
+      json(timings: $0.timings)
+    },
+    .init("warnings", .list(.object(ItemWarning.shape.schema)), "What is worth a look though it went well.") {
+      .array($0.warnings.map(\.json))
+    },
+    .init(optional: "mattes", .list(.object(MatteRecord.shape.schema)), "What is known of its masks.") { record in
+      record.mattes.isEmpty ? nil : .array(record.mattes.map(\.json))
+    },
+    .init(optional: "facts", .named(.any), "What stages noted about it, by name.") { record in
+      record.facts.isEmpty ? nil : json(facts: record.facts)
+    },
+    .init(optional: "error", .object(errorShape.schema), "Why it failed; with status failed only.") { record in
+      record.error.map { errorShape.text(of: ($0, record)) }
+    },
+  ])
+
+  private static let errorShape = RecordShape<(error: StageError, record: ItemRecord)>([
+    .init("code", .text, "A stable name for this kind of error.") { .string($0.error.code) },
+    .init(optional: "stage", .text, "The stage that failed.") { $0.record.failedStage.map { .string($0) } },
+    // Whole without its surroundings: messages are copied out of reports.
+    .init("message", .text, "What went wrong, with the input's name.") {
+      .string("\($0.record.input): \($0.error.message)")
+    },
+    .init(optional: "cause", .text, "What a library, the system or a service said.") {
+      $0.error.cause.map { .string($0) }
+    },
+    .init(optional: "hint", .text, "What to try.") { $0.error.hint.map { .string($0) } },
+  ])
+
+  private static let timingShape = RecordShape<(stage: String, milliseconds: Double)>([
+    .init("name", .text, "The stage's name, with its tail and its place where a chain has it more than once.") {
+      .string($0.stage)
+    },
+    .init("milliseconds", .number, "How long it worked on this picture.") {
+      .number(($0.milliseconds * 1000).rounded() / 1000)
+    },
+  ])
 
   static func json(timings: [(stage: String, milliseconds: Double)]) -> JSONText {
-    .array(
-      timings.map {
-        .object([("name", .string($0.stage)), ("milliseconds", .number(($0.milliseconds * 1000).rounded() / 1000))])
-      })
+    .array(timings.map { timingShape.text(of: $0) })
   }
 
   static func json(facts: [String: JSONText]) -> JSONText {
@@ -84,17 +132,22 @@ public struct ItemRecord: Sendable {
 
 extension OutputRecord {
   /// The output's object in the report.
-  var json: JSONText {
-    let place: (String, JSONText) =
-      switch place {
-      case .path(let path): ("path", .string(path.display))
-      case .link(let link): ("link", .string(link))
-      }
-    return .object([
-      place, ("format", .string(format)), ("width", .integer(width)), ("height", .integer(height)),
-      ("bytes", .integer(bytes)), ("sha256", .string(sha256)),
-    ])
-  }
+  var json: JSONText { Self.shape.text(of: self) }
+
+  /// What the report says of an output: it has either a path or a link.
+  static let shape = RecordShape<OutputRecord>([
+    .init(optional: "path", .text, "The file, absolute; written as the item's input is.") {
+      if case .path(let path) = $0.place { .string(path.display) } else { nil }
+    },
+    .init(optional: "link", .text, "Where a service keeps it.") {
+      if case .link(let link) = $0.place { .string(link) } else { nil }
+    },
+    .init("format", .text, "Such as jpeg, png or webp.") { .string($0.format) },
+    .init("width", .integer, "Pixels.") { .integer($0.width) },
+    .init("height", .integer, "Pixels.") { .integer($0.height) },
+    .init("bytes", .integer, "Size of the file or of what was uploaded.") { .integer($0.bytes) },
+    .init("sha256", .text, "SHA-256 of those bytes, 64 hex digits.") { .string($0.sha256) },
+  ])
 }
 
 /// How many items ended in which status; the report, the summary and the exit code all come from here.
@@ -113,5 +166,11 @@ public struct ItemCounts: Sendable, Hashable {
   /// Whether some item ended badly enough for exit code 1.
   public var hasFailures: Bool { self[.failed] + self[.unknown] + self[.deferred] > 0 }
 
-  public var json: JSONText { .object(ItemStatus.allCases.map { ($0.rawValue, .integer(self[$0])) }) }
+  public var json: JSONText { Self.shape.text(of: self) }
+
+  /// What the report says of the counts.
+  static let shape = RecordShape<ItemCounts>(
+    ItemStatus.allCases.map { status in
+      .init(status.rawValue, .integer, "Pictures that ended as \(status.rawValue).") { .integer($0[status]) }
+    })
 }

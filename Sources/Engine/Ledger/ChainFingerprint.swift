@@ -145,6 +145,7 @@ struct ChainFingerprint: Sendable {
       switch variable {
       case .itemPath, .itemDir, .itemStem, .itemName, .itemExt, .itemIndex, .itemColumn: found.insert(variable)
       case .itemHash, .imageWidth, .imageHeight, .ext, .runDate, .runID, .secret, .environment: break
+      case .jobDir, .fileIn, .fileOut, .fileSource: break
       }
     }
     func look(_ node: JSONNode) {

@@ -69,6 +69,12 @@ public struct InputList: Sendable, RandomAccessCollection {
   /// Whether any input is fetched.
   public var hasRemote: Bool { !remoteKinds.isEmpty }
 
+  /// The path of an input; nil for one that is no file here.
+  public func file(at index: Int) -> PathBytes? {
+    guard indices.contains(index), self[index].remote == nil else { return nil }
+    return self[index].path
+  }
+
   func isRemote(at position: Int) -> Bool { !remoteKinds.isEmpty && remoteKinds[position] != 0 }
 
   /// The path of an input alone; for files.

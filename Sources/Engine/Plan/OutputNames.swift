@@ -83,7 +83,7 @@ struct OutputNames: Sendable {
   /// The ending that what was encoded last has at the end of a way; nil where only the run shows it.
   static func ending(after path: [JobStage]) -> String? {
     var ending: String?
-    for stage in path where stage.plan.produces.contains(.encoded) {
+    for stage in path where stage.plan.produces.contains(.encoded) && !stage.plan.keepsEncodedFormat {
       // Where it is passed over, the ending is the one from before.
       ending = stage.condition == nil || ending == stage.plan.encodedExtension ? stage.plan.encodedExtension : nil
     }

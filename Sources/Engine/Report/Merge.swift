@@ -121,8 +121,8 @@ public struct MergedReport: Sendable {
     _ readers: [MergeReader], _ first: MergeReader, counts: ItemCounts, exitCode: Int32
   ) -> JSONText {
     func numbers(_ key: String) -> [Double] { readers.compactMap { $0.run[key]?.numberValue?.double } }
-    func sum(_ key: String) -> JSONText {
-      .integer(readers.reduce(0) { $0 + min(max(0, $1.run[key]?.numberValue?.integer ?? 0), 1 << 32) })
+    func sum(_ key: String) -> Int {
+      readers.reduce(0) { $0 + min(max(0, $1.run[key]?.numberValue?.integer ?? 0), 1 << 32) }
     }
     func copy(_ reader: MergeReader?, _ key: String) -> JSONText {
       reader?.run[key].map { JSONText($0.value) } ?? .null
@@ -132,17 +132,13 @@ public struct MergedReport: Sendable {
     let errors = readers.flatMap { $0.run["errors"]?.arrayValue ?? [] }.map { JSONText($0.value) }
     let decisive = readers.first { $0.exitCode == exitCode }
     let failed = readers.first { $0.run["error"]?["code"] != nil }
-    var members: [(String, JSONText)] = [("job", .string(first.job)), ("file", copy(first, "file"))]
-    members.append(("started", started.map { .string($0) } ?? .null))
-    members.append(("wallSeconds", .number(numbers("wallSeconds").max() ?? 0)))
-    members.append(("cpuSeconds", .number(cpu)))
-    members.append(("peakBytes", .integer(Int(exactly: numbers("peakBytes").max() ?? 0) ?? 0)))
-    members += [("workers", sum("workers")), ("crashes", sum("crashes")), ("versions", copy(first, "versions"))]
-    members += [("shards", .integer(readers.count)), ("inputs", .integer(first.inputCount))]
-    members += [("stop", copy(decisive, "stop")), ("errors", .array(errors)), ("error", copy(failed, "error"))]
-    members += [("exitCode", .integer(Int(exitCode))), ("counts", counts.json)]
-    members.append(("runs", .array(readers.map { JSONText($0.run.value) })))
-    return .object(members)
+    return MergedRunRecord(
+      job: first.job, file: copy(first, "file"), started: started, wallSeconds: numbers("wallSeconds").max() ?? 0,
+      cpuSeconds: cpu, peakBytes: Int(exactly: numbers("peakBytes").max() ?? 0) ?? 0, workers: sum("workers"),
+      crashes: sum("crashes"), versions: copy(first, "versions"), shards: readers.count, inputs: first.inputCount,
+      stop: copy(decisive, "stop"), errors: errors, error: copy(failed, "error"), exitCode: exitCode, counts: counts,
+      runs: readers.map { JSONText($0.run.value) }
+    ).json
   }
 
   private static func write(

@@ -88,6 +88,7 @@ extension ItemRecord {
     mattes = Self.mattes(node["mattes"])
     facts = Self.facts(node["facts"])
     reason = node["reason"]?.stringValue
+    inputBytes = node["inputBytes"]?.numberValue?.integer
     guard let problem = node["error"] else { return }
     error = StageError(problem)
     failedStage = problem["stage"]?.stringValue

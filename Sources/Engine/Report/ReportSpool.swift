@@ -165,11 +165,50 @@ final class ReportSpool: Sendable {
     }
   }
 
+  /// Gives the records of the items that have ended, in input order, one at a time.
+  ///
+  /// - Throws: `report-failed` of class environment where the file cannot be read.
+  func forEachRecord(_ body: (ItemRecord) -> Void) throws(StageError) {
+    let (order, memory) = state.withLock { ($0.order, $0.memory) }
+    for case (let index, let place?) in order.enumerated() {
+      let length = Int(place.length)
+      var piece: [UInt8]
+      if place.isInMemory {
+        piece = Array(memory[place.offset..<place.offset + length])
+      } else {
+        piece = [UInt8](repeating: 0, count: length)
+        if let number = Self.readAll(descriptor, &piece, at: place.offset) {
+          throw StageError(
+            "report-failed", "what was kept for the report cannot be read", kind: .environment,
+            cause: String(cString: strerror(number)))
+        }
+      }
+      guard let node = StrictJSON.parse(SourceFile(name: "record", text: piece)).root,
+        let record = ItemRecord(index: index, report: node)
+      else { continue }
+      body(record)
+    }
+  }
+
   /// Writes the whole report to a path, atomically.
   func write(to path: PathBytes, run: JSONText, tag: String) throws(StageError) {
     let (order, memory) = state.withLock { ($0.order, $0.memory) }
     try AtomicFile.makeFolders(path.parent)
     try Self.replace(path, tag: "\(tag)-report") { output in put(order, memory, run, output) }
+  }
+
+  /// Writes the whole report to a file without a name; its descriptor, which the caller closes.
+  ///
+  /// - Throws: `report-failed` of class environment.
+  func unnamedReport(run: JSONText) throws(StageError) -> Int32 {
+    let (order, memory) = state.withLock { ($0.order, $0.memory) }
+    let output = Self.unnamedFile()
+    let number = output < 0 ? errno : put(order, memory, run, output)
+    guard let number else { return output }
+    if output >= 0 { close(output) }
+    throw StageError(
+      "report-failed", "the report could not be written to a temporary file", kind: .environment,
+      cause: String(cString: strerror(number)))
   }
 
   /// Writes the report to an open file; answers an error number, or nil.

@@ -2,6 +2,7 @@ import Engine
 import Glibc
 import JobSyntax
 import PipelineKit
+import PluginHost
 
 /// Options that several commands share, and reading a job with them.
 enum JobOptions {
@@ -25,6 +26,23 @@ enum JobOptions {
       + "array, a Kubernetes indexed Job (auto/N), an AWS Batch array, or a GitLab, Buildkite or CircleCI parallel job",
     expected: "I/N with I from 1 to N, auto, or auto/N", convert: { ShardChoice(parsing: $0) })
 
+  static let plugin = Option<String>.text(
+    "plugin", "FILE", repeats: true,
+    help: "opens a shared library with a stage, as the job's \"plugins\" do; relative to the current folder")
+
+  /// The registry with the stages of `--plugin`.
+  ///
+  /// - Throws: where one is refused; it names the file.
+  static func withPlugins(
+    _ arguments: ParsedArguments, _ registry: StageRegistry
+  ) throws(StageError) -> StageRegistry {
+    var registry = registry
+    for path in arguments.all(plugin) {
+      try registry.load(plugin: path, from: PathBytes.currentFolder ?? PathBytes("/"))
+    }
+    return registry
+  }
+
   /// The shard that `--shard` means; nil without one.
   static func shard(_ arguments: ParsedArguments) throws(UsageError) -> Shard? {
     guard let choice = arguments[shard] else { return nil }
@@ -44,6 +62,9 @@ enum JobOptions {
       throw UsageError("--set \(override.name) was given twice")
     }
     loader.inputGlobs = arguments.all(input)
+    loader.loadPlugin = { (path, folder, registry) throws(StageError) in
+      try registry.load(plugin: path, from: folder)
+    }
     return loader
   }
 
@@ -115,6 +136,11 @@ public enum ExitCode: Int32, Sendable {
     ("75", "another run holds the lock of the state folder"),
     ("129, 130, 143", "interrupted by SIGHUP, SIGINT, SIGTERM; the report is written"),
   ]
+
+  /// What a job that cannot be run means.
+  init(unusable loaded: LoadedJob) {
+    self = loaded.diagnostics.hasErrors && !loaded.isOnlyLackingPlugins ? .wrongJob : .cannotStart
+  }
 
   /// What keeps a run from starting.
   init(of error: StageError) {

@@ -4,11 +4,14 @@ import PipelineKit
 
 /// `pipeline lint JOB…`.
 enum LintCommand {
+  static let codeQuality = Option<String>.text(
+    "code-quality", "FILE", help: "writes the findings as a GitLab Code Quality report too")
+
   static let command = Command(
     name: "lint", summary: "checks job files; needs no model, credential or network",
     notes: ["All problems of all files are shown. Exit codes: 0 no errors, 2 wrong command line, 3 errors found."],
     operand: Operand(name: "JOB", help: "job files", count: 1...100_000),
-    options: [JobOptions.set, JobOptions.format],
+    options: [JobOptions.set, JobOptions.plugin, JobOptions.format, Annotations.option, codeQuality],
     examples: ["pipeline lint job.json", "pipeline lint pipelines/*.json --format json"],
     run: run)
 
@@ -36,6 +39,15 @@ enum LintCommand {
     if arguments[JobOptions.format] == .json { write(renderer.json(all), invocation) }
     invocation.output.flush()
     StandardStreams.writeError(verdict(all, files: arguments.operands) + "\n")
+    Annotations(arguments[Annotations.option], logIsJSON: false).show(all)
+    if let file = arguments[codeQuality] {
+      do throws(StageError) {
+        try ResultFile.write(CodeQuality.json(all).rendered(pretty: true) + "\n", to: file)
+      } catch {
+        StandardStreams.complain(error.description)
+        return (all.hasErrors ? ExitCode.wrongJob : .cannotStart).rawValue
+      }
+    }
     return (all.hasErrors ? ExitCode.wrongJob : .done).rawValue
   }
 

@@ -9,10 +9,12 @@ enum PlanCommand {
     notes: [
       "One line for each picture: its outputs, or why it would be skipped or dropped. A name that is known only during "
         + "the run is shown as ?. Collisions are proven here as run does before it starts.",
-      "Exit codes: 0 run can start, 2 wrong command line, 3 wrong job file or outputs that collide, 4 input missing.",
+      "Exit codes: 0 run can start, 2 wrong command line, 3 wrong job file or outputs that collide, 4 input missing or plugin refused.",
     ],
     operand: JobOptions.job,
-    options: [JobOptions.set, JobOptions.input, JobOptions.shard, PruneOption.prune, JobOptions.format]
+    options: [
+      JobOptions.set, JobOptions.input, JobOptions.plugin, JobOptions.shard, PruneOption.prune, JobOptions.format,
+    ]
       + StateOptions.deciding,
     examples: ["pipeline plan job.json", "pipeline plan job.json --format json"],
     run: run)
@@ -38,7 +40,7 @@ enum PlanCommand {
     }
     show(loaded.diagnostics, loaded.sources)
     guard let job = loaded.job else {
-      return (loaded.diagnostics.hasErrors ? ExitCode.wrongJob : .cannotStart).rawValue
+      return ExitCode(unusable: loaded).rawValue
     }
     func fail(_ error: StageError) -> Int32 {
       show([Diagnostic(unreadable: error, file: arguments.operands[0])], loaded.sources)

@@ -10,7 +10,8 @@ enum StagesCommand {
 
   static let command = Command(
     name: "stages", summary: "lists the stages, or prints the reference page of one",
-    operand: Operand(name: "STAGE", help: "a stage, or a field that every stage has", count: 0...1), options: [format],
+    operand: Operand(name: "STAGE", help: "a stage, or a field that every stage has", count: 0...1),
+    options: [JobOptions.plugin, format],
     examples: ["pipeline stages", "pipeline stages resize", "pipeline stages when"],
     run: run)
 
@@ -63,10 +64,18 @@ enum StagesCommand {
 /// `pipeline schema`.
 enum SchemaCommand {
   static let command = Command(
-    name: "schema", summary: "prints the JSON Schema of job files, for editors",
-    examples: ["pipeline schema > job.schema.json"]
-  ) { (_, invocation) throws(UsageError) in
-    invocation.output.print(JobSpec.schema(invocation.registry).rendered(pretty: true))
+    name: "schema", summary: "prints the JSON Schema of job files or of reports, for editors and other programs",
+    operand: Operand(name: "report", help: "the schema of reports instead of the one of job files", count: 0...1),
+    options: [JobOptions.plugin],
+    examples: ["pipeline schema > job.schema.json", "pipeline schema report > report.schema.json"]
+  ) { (arguments, invocation) throws(UsageError) in
+    switch arguments.operands.first {
+    case nil, "job": invocation.output.print(JobSpec.schema(invocation.registry).rendered(pretty: true))
+    case "report": invocation.output.print(ReportSchema.schema.rendered(pretty: true))
+    case let name?:
+      let near = NearestName.suggestion(for: name, among: ["job", "report"])
+      throw UsageError("there is no schema of \"\(name)\"", hint: near.map { "did you mean \"\($0)\"?" })
+    }
     return ExitCode.done.rawValue
   }
 }

@@ -4,17 +4,15 @@ import PipelineKit
 
 /// Makes sure, before any work starts, that a report can be written where it is wanted.
 enum ReportPlace {
+  /// - Parameter what: what is to be written there, for messages.
   /// - Returns: the absolute path.
   /// - Throws: `report-place` of class environment: the folder is missing or not writable, or something is there that
   ///   must not be replaced.
   static func check(
-    _ text: String, jobFile: String, job: Job, plan: RunPlan, tag: String
+    _ text: String, jobFile: String, job: Job, plan: RunPlan, tag: String, what: String = "report"
   ) throws(StageError) -> PathBytes {
-    let written = PathBytes(text)
-    guard let current = written.isAbsolute ? PathBytes("/") : PathBytes.currentFolder else {
-      throw failure(text, "the current folder does not exist any more")
-    }
-    let path = current.joining(written)
+    func failure(_ text: String, _ reason: String) -> StageError { Self.failure(text, reason, what) }
+    let path = try absolute(text, what)
     var status = stat()
     if path.withCString({ stat($0, &status) }) == 0 {
       guard status.st_mode & S_IFMT == S_IFREG, text.utf8.last != UInt8(ascii: "/") else {
@@ -24,9 +22,9 @@ enum ReportPlace {
       if PathBytes(jobFile).withCString({ stat($0, &other) }) == 0, isSame(status, other) {
         throw failure(text, "it is the job file")
       }
-      for (file, what) in filesRead(by: job) {
+      for (file, use) in filesRead(by: job) {
         if file.withCString({ stat($0, &other) }) == 0, isSame(status, other) {
-          throw failure(text, "it is \(what)")
+          throw failure(text, "it is \(use)")
         }
       }
       let name = path.lastComponent
@@ -54,6 +52,17 @@ enum ReportPlace {
     return path
   }
 
+  /// A path as it stands on the command line, from the root.
+  ///
+  /// - Throws: `report-place` of class environment where the current folder is gone.
+  static func absolute(_ text: String, _ what: String = "report") throws(StageError) -> PathBytes {
+    let written = PathBytes(text)
+    guard let current = written.isAbsolute ? PathBytes("/") : PathBytes.currentFolder else {
+      throw failure(text, "the current folder does not exist any more", what)
+    }
+    return current.joining(written)
+  }
+
   /// The files besides inputs that a run of the job depends on.
   private static func filesRead(by job: Job) -> [(PathBytes, String)] {
     var files: [(PathBytes, String)] = []
@@ -73,9 +82,4 @@ enum ReportPlace {
   }
 
   private static func isSame(_ a: stat, _ b: stat) -> Bool { a.st_dev == b.st_dev && a.st_ino == b.st_ino }
-
-  private static func failure(_ text: String, _ reason: String) -> StageError {
-    StageError(
-      "report-place", "the report \(PathBytes(text).printable) cannot be written: \(reason)", kind: .environment)
-  }
 }

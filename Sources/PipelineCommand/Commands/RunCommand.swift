@@ -2,6 +2,7 @@ import Dispatch
 import Engine
 import Glibc
 import JobSyntax
+import Pages
 import PipelineKit
 import Synchronization
 
@@ -11,6 +12,8 @@ enum RunCommand {
     "jobs", "N", in: 1...1024, help: "compute workers (default: one for each processor)")
   static let failFast = Flag("fail-fast", help: "stops after the first failure, whatever the job says")
   static let report = Option<String>.text("report", "FILE", help: "writes a JSON report of every item")
+  static let html = Option<String>.text(
+    "html", "FILE", help: "writes a report for people: a web page with every picture before and after")
   static let logFormat = Option<LogFormat>.choice(
     "log-format", help: "how standard error is written: for people, or one JSON object a line (default text)")
   static let quiet = Flag("quiet", help: "says nothing unless something failed")
@@ -34,18 +37,19 @@ enum RunCommand {
       "Two runs with one state folder exclude each other: the second exits with 75 and says who holds the lock, unless "
         + "--wait or --if-locked says otherwise.",
       "Exit codes: 0 everything done, or nothing to do; 1 some pictures failed; 2 wrong command line; 3 wrong job file; "
-        + "4 cannot start (library, model, variable or input missing, state folder not writable); 5 stopped at a limit "
+        + "4 cannot start (library, model, variable or input missing, plugin refused, state folder not writable); 5 stopped at a limit "
         + "(the run's deadline, the budget, a service's quota or wait); 75 another run holds the lock; 129, 130, 143 interrupted by SIGHUP, SIGINT, SIGTERM.",
     ],
     operand: JobOptions.job,
-    options: [JobOptions.set, JobOptions.input, JobOptions.shard, jobs, failFast, PruneOption.prune, budgetLedger]
+    options: [
+      JobOptions.set, JobOptions.input, JobOptions.plugin, JobOptions.shard, jobs, failFast, PruneOption.prune,
+      budgetLedger,
+    ]
       + StateOptions.deciding
-      + StateOptions.locking + [
-        report, logFormat, quiet, verbose, noProgress,
-      ],
+      + StateOptions.locking + [report, html] + RunOutputs.options + [logFormat, quiet, verbose, noProgress],
     examples: [
       "pipeline run job.json", "pipeline run job.json --set size=800 --report report.json",
-      "pipeline run job.json --input 'photos/*.jpg' --jobs 2",
+      "pipeline run job.json --html report.html", "pipeline run job.json --input 'photos/*.jpg' --jobs 2",
       "pipeline run job.json --shard 2/4 --report report-2.json",
     ],
     run: run)
@@ -58,12 +62,21 @@ enum RunCommand {
     /// With the signals that came and are still to be acted upon: after a crash.
     case preparing(early: [Int32])
     case running(JobRun, RunConsole)
+    /// The page of the run is being written; the exit code is settled.
+    case paging(Int32, PageStop)
     /// The report is written; the exit code is settled.
     case ending(Int32)
   }
 
   @Sendable private static func run(_ arguments: ParsedArguments, _ invocation: Invocation) throws(UsageError) -> Int32
   {
+    let outputs = try RunOutputs(arguments)
+    return outputs.end(try run(arguments, invocation, outputs))
+  }
+
+  private static func run(
+    _ arguments: ParsedArguments, _ invocation: Invocation, _ outputs: RunOutputs
+  ) throws(UsageError) -> Int32 {
     let jobPath = arguments.operands[0]
     let loader = try JobOptions.loader(arguments, invocation.registry)
     let historyOptions = try StateOptions.history(arguments)
@@ -94,6 +107,10 @@ enum RunCommand {
       case .preparing where past != nil: break
       case .preparing: _exit(128 + signal)
       case .ending(let code): _exit(code)
+      case .paging(let code, let stop):
+        // The page is worth a moment; a further signal no longer waits for it.
+        if stop.why != nil { _exit(code) }
+        stop.stop("the run was interrupted")
       case .running(let run, let console):
         // A third one no longer waits for anything.
         if count > 2 { _exit(128 + signal) }
@@ -118,6 +135,7 @@ enum RunCommand {
     let format = arguments[logFormat] ?? .text
     let log = RunLog(format: format, isQuiet: arguments[quiet], screen: Screen(terminal))
     func fail(_ error: StageError) -> Int32 {
+      outputs.note(error)
       log.write(error)
       log.screen.flush()
       return ExitCode(of: error).rawValue
@@ -141,9 +159,10 @@ enum RunCommand {
         }
         return diagnostic
       }, sources: loaded.sources)
+    if past == nil { outputs.note(loaded) }
     guard let job = loaded.job, unset.isEmpty else {
       log.screen.flush()
-      return (loaded.diagnostics.hasErrors ? ExitCode.wrongJob : .cannotStart).rawValue
+      return ExitCode(unusable: loaded).rawValue
     }
 
     let book: SpendingBook?
@@ -156,7 +175,7 @@ enum RunCommand {
     options.jobs = arguments[jobs]
     options.shard = shard
     options.failFast = arguments[failFast]
-    options.keepsReport = arguments[report] != nil
+    options.keepsReport = arguments[report] != nil || arguments[html] != nil || outputs.needsRecords
     options.isJournaled = true
     options.programVersion = ProgramVersion.text
     let identity = RunIdentity.new()
@@ -175,6 +194,7 @@ enum RunCommand {
       switch attempt {
       case .acquired(let held): lock = held
       case .held(let holder):
+        outputs.noteLocked()
         if arguments[StateOptions.ifLocked] == .skip {
           log.write(.info, "locked", "nothing done: \(text(holder)) holds the lock of \(folder.ledgerFolder.printable)")
           log.screen.flush()
@@ -220,6 +240,20 @@ enum RunCommand {
       } catch {
         return fail(error)
       }
+    }
+    var pagePlace: PathBytes?
+    if let text = arguments[html] {
+      do throws(StageError) {
+        pagePlace =
+          past == nil
+          ? try ReportPlace.check(text, jobFile: jobPath, job: job, plan: plan, tag: run.values.runID, what: "page")
+          : try ReportPlace.absolute(text)
+      } catch {
+        return fail(error)
+      }
+    }
+    if past == nil {
+      do throws(StageError) { try outputs.check(job, plan, tag: run.values.runID) } catch { return fail(error) }
     }
     if arguments[PruneOption.prune] != nil {
       if let refusal = PruneOption.refusal(loaded) {
@@ -275,6 +309,7 @@ enum RunCommand {
       if let reportPlace {
         do throws(StageError) { try run.writeReport(to: reportPlace, outcome: outcome) } catch { reportError = error }
       }
+      do throws(StageError) { try outputs.take(run, plan, outcome) } catch { reportError = reportError ?? error }
       if reportError != nil, code == 0 { code = ExitCode.someFailed.rawValue }
       phase.value.withLock { [code] in $0 = .ending(code) }
       console.summarise(outcome, jobName: job.name, reportPath: reportError == nil ? arguments[report] : nil)
@@ -288,6 +323,20 @@ enum RunCommand {
       if let reportPlace {
         do throws(StageError) { try run.writeReport(to: reportPlace, outcome: outcome) } catch { runLog.write(error) }
       }
+      do throws(StageError) { try outputs.take(run, plan, outcome) } catch { runLog.write(error) }
+    }
+    if let pagePlace {
+      let stop = PageStop()
+      // What the crash came from may be one of the pictures, and is not met again.
+      if past?.isAtEnd == true { stop.stop("the program crashed when the last picture had ended") }
+      phase.value.withLock { [code] in $0 = .paging(code, stop) }
+      do throws(StageError) {
+        try RunPage.write(run, outcome, to: pagePlace, named: arguments[html] ?? "", stop: stop, log: runLog)
+      } catch {
+        runLog.write(error)
+        if code == 0 { code = ExitCode.someFailed.rawValue }
+      }
+      phase.value.withLock { [code] in $0 = .ending(code) }
     }
     if outcome.stop == nil, outcome.startError == nil {
       do throws(StageError) {

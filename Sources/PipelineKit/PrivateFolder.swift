@@ -1,0 +1,89 @@
+import CSystem
+import Glibc
+import Synchronization
+
+/// A folder in the one for temporary files that nobody else can look into, for folders of one picture each.
+///
+/// It is locked while its process lives; the next one that makes such a folder removes those of processes that are no
+/// more.
+public final class PrivateFolder: Sendable {
+  public let path: PathBytes
+  private let lock: Mutex<Int32>
+  private let counter = Atomic<Int>(0)
+
+  /// A folder this young may not be locked yet.
+  private static let youth = 60
+
+  /// - Parameter prefix: what the folder's name begins with.
+  /// - Throws: `temporary-folder` of class environment.
+  public init(_ prefix: String, in parent: PathBytes = PrivateFolder.parent) throws(StageError) {
+    Self.removeStale(prefix, in: parent)
+    var template = parent.joining("\(prefix)-XXXXXX").bytes.map { CChar(bitPattern: $0) } + [0]
+    let made = template.withUnsafeMutableBufferPointer { buffer in
+      buffer.baseAddress.map { mkdtemp($0) != nil } ?? false
+    }
+    guard made else {
+      throw StageError(
+        "temporary-folder", "no folder for temporary files can be made in \(parent.printable)", kind: .environment,
+        cause: String(cString: strerror(errno)), hint: "set TMPDIR to a folder that can be written to")
+    }
+    path = PathBytes(bytes: template.dropLast().map { UInt8(bitPattern: $0) })
+    let descriptor = path.withCString { open($0, O_RDONLY | O_DIRECTORY | O_CLOEXEC) }
+    if descriptor >= 0 { flock(descriptor, LOCK_SH | LOCK_NB) }
+    lock = Mutex(descriptor)
+  }
+
+  deinit { close() }
+
+  /// Where temporary files go.
+  public static var parent: PathBytes {
+    guard let text = getenv("TMPDIR"), text[0] == CChar(UInt8(ascii: "/")) else { return "/tmp" }
+    return PathBytes(String(cString: text))
+  }
+
+  /// Makes a folder in it.
+  ///
+  /// - Throws: `temporary-folder`, as when the disk is full.
+  public func make() throws(StageError) -> PathBytes {
+    let folder = path.joining("\(counter.add(1, ordering: .relaxed).newValue)")
+    guard folder.withCString({ mkdir($0, 0o700) }) == 0 else {
+      throw StageError(
+        "temporary-folder", "no folder can be made in \(path.printable)", kind: .temporary,
+        cause: String(cString: strerror(errno)), hint: "free some space there, or set TMPDIR to another folder")
+    }
+    return folder
+  }
+
+  /// Removes a folder with all that is in it.
+  public func remove(_ folder: PathBytes) { _ = folder.withCString { csystem_remove_tree($0) } }
+
+  /// Removes the whole folder; once.
+  public func close() {
+    let descriptor = lock.withLock { lock in
+      defer { lock = -1 }
+      return lock
+    }
+    guard descriptor >= 0 else { return }
+    remove(path)
+    _ = Glibc.close(descriptor)
+  }
+
+  private static func removeStale(_ prefix: String, in parent: PathBytes) {
+    guard let listing = parent.withCString({ opendir($0) }) else { return }
+    defer { closedir(listing) }
+    let beginning = Array("\(prefix)-".utf8)
+    while let entry = readdir(listing) {
+      let name = withUnsafeBytes(of: &entry.pointee.d_name) { Array($0.prefix { $0 != 0 }) }
+      guard name.starts(with: beginning) else { continue }
+      let path = parent.joining(PathBytes(bytes: name))
+      let descriptor = path.withCString { open($0, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC) }
+      guard descriptor >= 0 else { continue }
+      defer { _ = Glibc.close(descriptor) }
+      var status = stat()
+      guard fstat(descriptor, &status) == 0, status.st_uid == geteuid(), time(nil) - status.st_mtim.tv_sec > youth,
+        flock(descriptor, LOCK_EX | LOCK_NB) == 0
+      else { continue }
+      _ = path.withCString { csystem_remove_tree($0) }
+    }
+  }
+}

@@ -1,0 +1,105 @@
+import JobSyntax
+import PipelineKit
+import TestSupport
+import Testing
+
+/// Real reports against the published schema, by a validator that is not ours.
+@Suite struct ReportSchemaTests {
+  private static let script = """
+    import json, sys, jsonschema
+    schema = json.load(open(sys.argv[1]))
+    jsonschema.Draft202012Validator.check_schema(schema)
+    validator = jsonschema.Draft202012Validator(schema)
+    for name in sys.argv[2:]:
+        for error in validator.iter_errors(json.load(open(name))):
+            print(name, error.json_path, error.message)
+    """
+
+  /// What is wrong with reports, by the schema.
+  private func problems(_ scene: Scene, _ reports: [String]) throws -> String {
+    let schema = scene.run("schema", "report")
+    #expect(schema.exitCode == 0)
+    scene.folder.write(schema.outputBytes, to: "schema.json")
+    let result = RunProgram.run(
+      ["-c", Self.script, "schema.json"] + reports, scene.settings(), program: try Peers.python("python"))
+    #expect(result.exitCode == 0, "\(result.error)")
+    return result.output
+  }
+
+  @Test(.enabled(if: Peers.hasPython, "make the servers of the tests with Scripts/peers"))
+  func reportsOfEveryKindFit() throws {
+    let scene = try Scene(pictures: 4, remembers: true)
+    scene.folder.write("no picture", to: "in/bad.jpg")
+    scene.job()
+    var reports: [String] = []
+    var statuses: Set<String> = []
+    func run(_ arguments: String...) throws {
+      let name = "report-\(reports.count).json"
+      let result = RunProgram.run(["run", "job.json", "--report", name] + arguments, scene.settings())
+      #expect(result.exitCode != 2 && result.exitCode != 3, "\(result.error)")
+      let report = try scene.report(name)
+      reports.append(name)
+      for item in report["items"]?.arrayValue ?? [] { statuses.insert(item["status"]?.stringValue ?? "") }
+    }
+    // Done and failed, then up to date.
+    try run()
+    try run()
+    // Not attempted: the first failure ends it.
+    try run("--force", "--fail-fast", "--jobs", "1")
+    // Dropped by a filter, put aside by another, several outputs of a branch, warnings.
+    scene.folder.write(
+      """
+      {
+        "version": 1, "name": "tails", "input": { "files": ["in/*"] },
+        "stages": [
+          { "stage": "decode" },
+          { "stage": "filter", "when": { "width": { "atLeast": 1 } } },
+          { "stage": "branch", "branches": {
+              "a": [ { "stage": "encode", "format": "png" }, { "stage": "write", "to": "a/${item.stem}.png" } ],
+              "b": [ { "stage": "resize", "width": 8 }, { "stage": "encode", "format": "webp" },
+                     { "stage": "write", "to": "b/${item.stem}.webp" } ] } }
+        ]
+      }
+      """, to: "tails.json")
+    #expect(scene.run("lint", "tails.json").exitCode == 0 || true)
+    let tails = RunProgram.run(["run", "tails.json", "--report", "tails-report.json"], scene.settings())
+    if tails.exitCode == 1 || tails.exitCode == 0 { reports.append("tails-report.json") }
+    // A run that cannot start.
+    scene.job(encode: #"{ "stage": "segment", "model": "u2netp" }, { "stage": "encode", "format": "png" }"#)
+    let none = scene.run("run", "job.json", "--report", "none.json", "--force") {
+      $0.environment = ["PATH": "/usr/bin:/bin", "PIPELINE_HOME": "/nowhere", "HOME": "/nowhere"]
+    }
+    #expect(none.exitCode == 4)
+    reports.append("none.json")
+    // Shards, and their reports joined.
+    scene.job()
+    var shards: [String] = []
+    for index in 1...2 {
+      let name = "shard-\(index).json"
+      _ = scene.run("run", "job.json", "--shard", "\(index)/2", "--force", "--report", name)
+      shards.append(name)
+    }
+    #expect(
+      RunProgram.run(["report", "merge"] + shards + ["--output", "merged.json"], scene.settings()).exitCode == 0)
+    reports += shards + ["merged.json"]
+    #expect(statuses.isSuperset(of: ["done", "failed", "skipped", "notAttempted"]), "\(statuses)")
+    #expect(try problems(scene, reports) == "")
+  }
+
+  /// The test of the test: what does not fit is found.
+  @Test(.enabled(if: Peers.hasPython, "make the servers of the tests with Scripts/peers"))
+  func whatIsWrongIsFound() throws {
+    let scene = try Scene(pictures: 1)
+    scene.job()
+    #expect(scene.run("run", "job.json", "--report", "report.json").exitCode == 0)
+    let text = String(decoding: try #require(scene.folder.read("report.json")), as: UTF8.self)
+    for (index, change) in [
+      (#""status":"done""#, #""status":"fine""#), (#""width":64"#, #""width":"64""#), (#""sha256""#, #""sha512""#),
+      (#""exitCode": 0"#, #""exitCode": null"#),
+    ].enumerated() {
+      #expect(text.contains(change.0), "\(change.0)")
+      scene.folder.write(text.replacing(change.0, with: change.1), to: "wrong-\(index).json")
+      #expect(try problems(scene, ["wrong-\(index).json"]) != "", "\(change.1)")
+    }
+  }
+}

@@ -1,0 +1,4 @@
+#pragma once
+#include <vips/vips.h>
+
+#include "pipeline_plugin.h"
