@@ -64,7 +64,11 @@ let package = Package(
       dependencies: [
         "Engine", "Pages", "PluginHost", "Conformance", "PipelineKit", "Imaging", "Inference", "Transport", "JobSyntax",
         "CSystem", "Digest",
-      ]),
+      ],
+      // The jobs that `pipeline init` writes.
+      resources: ["cutout", "web", "marketplace", "portrait", "removebg-s3", "imgur"].map {
+        .embedInCode("Templates/\($0).json")
+      }),
     .executableTarget(name: "pipeline", dependencies: ["PipelineCommand", "Stages", "PipelineKit"]),
 
     // Measures inference alone against OpenVINO's own tool; see Tests/Benchmarks/inference.sh.

@@ -48,8 +48,9 @@ public struct JobLoader: Sendable {
   /// Reads and checks the text of a job file.
   ///
   /// - Parameters:
-  ///   - name: what messages call the file.
+  ///   - file: what messages call the file.
   ///   - folder: where its relative paths start; absolute.
+  ///   - bytes: the text, UTF-8.
   public func load(_ bytes: [UInt8], name file: String, folder: PathBytes) -> LoadedJob {
     let source = SourceFile(name: file, text: bytes)
     let (parsed, syntax) = StrictJSON.parse(source)

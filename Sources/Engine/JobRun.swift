@@ -101,6 +101,9 @@ public final class JobRun: Sendable {
   ///   - identity: of a run that another process has begun; nil for one that starts now.
   ///   - past: the run, where the program has crashed in it.
   ///   - history: what earlier runs have done, and where this one books; nil for a run that remembers nothing.
+  ///   - options: what the caller adds to the job.
+  ///   - job: the job, without errors.
+  ///   - spendingBook: what several runs spend together; nil where each counts for itself.
   public init(
     job: Job, options: RunOptions, identity: RunIdentity? = nil, past: PastRun? = nil, history: RunHistory? = nil,
     spendingBook: SpendingBook? = nil
@@ -200,6 +203,7 @@ public final class JobRun: Sendable {
   /// - Parameters:
   ///   - jobText: the job file as it was read.
   ///   - reportPath: where the report goes; absolute.
+  ///   - plan: what there is to do.
   public func keepJournal(of plan: RunPlan, jobText: [UInt8], reportPath: PathBytes?) {
     guard options.isJournaled, let journal = past?.journal ?? .make(items: plan.inputs.count) else { return }
     let launcher = ChildLauncher(

@@ -126,9 +126,28 @@ public enum JobSpec {
 
   /// The JSON Schema of a job file, with the registry's stages.
   public static func schema(_ registry: StageRegistry) -> JSONText {
+    // Editors offer the examples where a stage is to be written, and its name's explanation in the list of names.
+    let examples = registry.all.compactMap { $0.spec.examples.first }.compactMap { example in
+      StrictJSON.parse(SourceFile(name: "example", text: Array(example.utf8))).root.map { JSONText($0.value) }
+    }
     let stage: JSONText = .object([
-      ("type", "object"), ("required", .array(["stage"])),
-      ("properties", .object([("stage", .object([("enum", .array(registry.names.map { .string($0) }))]))])),
+      ("type", "object"), ("description", "One stage of the chain: its name, and its settings."),
+      ("examples", .array(examples)), ("required", .array(["stage"])),
+      (
+        "properties",
+        .object([
+          (
+            "stage",
+            .object([
+              ("description", "The stage's name."), ("enum", .array(registry.all.map { .string($0.spec.name) })),
+              (
+                "enumDescriptions",
+                .array(registry.all.map { .string($0.spec.summary.replacing("`", with: "")) })
+              ),
+            ])
+          )
+        ])
+      ),
       (
         "allOf",
         .array(

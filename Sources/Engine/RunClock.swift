@@ -10,6 +10,18 @@ public enum RunClock {
     return stat("/usr/share/zoneinfo/\(zone)", &status) == 0 && status.st_mode & S_IFMT == S_IFREG
   }
 
+  /// Whether there is a time zone database, without which a job can name UTC alone.
+  public static var hasZones: Bool { knows("Europe/Berlin") }
+
+  /// What this process would take for local time: `TZ`, else the system's zone, else UTC.
+  public static var localZone: String {
+    if let zone = getenv("TZ").map({ String(cString: $0) }), !zone.isEmpty { return zone + " (TZ)" }
+    guard let path = realpath("/etc/localtime", nil) else { return "UTC" }
+    defer { free(path) }
+    let name = String(cString: path)
+    return name.firstRange(of: "/zoneinfo/").map { String(name[$0.upperBound...]) } ?? name
+  }
+
   /// Seconds since 1970 with their fraction.
   public static func now() -> Double {
     var time = timespec()

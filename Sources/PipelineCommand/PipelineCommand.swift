@@ -5,11 +5,10 @@ import PipelineKit
 
 /// The command line program: subcommands, terminal, exit codes.
 public enum PipelineCommand {
-  private static let commands = [
+  static let commands: [Command] = [
     RunCommand.command, PlanCommand.command, LintCommand.command, StagesCommand.command, SchemaCommand.command,
     ModelsCommand.command, RunsCommand.command, StateCommand.command, ReceiptsCommand.command, ReportCommand.command,
-    PluginCommand.command,
-    DoctorCommand.command,
+    PluginCommand.command, InitCommand.command, DoctorCommand.command, CompletionCommand.command, ManCommand.command,
   ]
 
   /// Runs the program and ends the process with its exit code.
@@ -42,6 +41,13 @@ public enum PipelineCommand {
     switch first {
     case "--version":
       invocation.output.print("pipeline \(ProgramVersion.text)")
+      return ExitCode.done.rawValue
+    case "--complete":
+      // For the scripts that `pipeline completion` prints.
+      let line = Array(arguments.dropFirst())
+      for line in Completion(line, commands: commands, registry: invocation.registry).lines {
+        invocation.output.print(line)
+      }
       return ExitCode.done.rawValue
     case "help", "--help", "-h": return help(Array(arguments.dropFirst()), invocation)
     default: break

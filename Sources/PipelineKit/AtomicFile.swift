@@ -20,6 +20,9 @@ public enum AtomicFile {
   ///   - check: reads the temporary file before it gets its name; what it throws leaves nothing behind.
   ///   - mode: the file's permissions, whatever the umask; nil for 0666 less the umask.
   ///   - isDurable: whether it is on the disk when this returns; a power cut may leave any part of one that is not.
+  ///   - path: where they go; its folder must be there.
+  ///   - bytes: the whole content.
+  ///   - existing: what to do where the path exists.
   /// - Returns: false where `existing` is `keep` and the path was there already.
   /// - Throws: `output-*` errors of class item, with the system's words; `cancelled` once `temporaries` is sealed.
   public static func write(
@@ -150,7 +153,9 @@ public enum AtomicFile {
   /// A folder that is there may have been made a moment ago, by another worker or by a run that was killed, and its
   /// entry not be on the disk: it is flushed once in any case.
   ///
-  /// - Parameter mode: permissions of the folders made, whatever the umask; nil for 0777 less the umask.
+  /// - Parameters:
+  ///   - mode: permissions of the folders made, whatever the umask; nil for 0777 less the umask.
+  ///   - folder: the folder; absolute.
   public static func makeFolders(_ folder: PathBytes, mode: mode_t? = nil) throws(StageError) {
     var status = stat()
     if folder.withCString({ stat($0, &status) }) == 0 {

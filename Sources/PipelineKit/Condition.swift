@@ -237,6 +237,7 @@ public indirect enum Condition: Sendable, Hashable, CustomStringConvertible {
   /// - Parameters:
   ///   - item: nil while planning.
   ///   - matte: what is known about the mask made last.
+  ///   - identity: whose values are looked at.
   /// - Throws: `condition-value` where a manifest's column is missing, or is no number and compared with one.
   public func holds(
     for identity: ItemIdentity, item: Item?, matte: MatteRecord?
@@ -505,7 +506,12 @@ extension Condition {
           "properties",
           .object(
             ConditionOperator.fitting(kind).map { comparison in
-              (comparison.rawValue, comparison == .in ? .object([("type", "array"), ("minItems", 1)]) : .object([]))
+              (
+                comparison.rawValue,
+                described(
+                  "The subject \(comparison.words) this.",
+                  comparison == .in ? .object([("type", "array"), ("minItems", 1)]) : .object([]))
+              )
             })
         ), ("additionalProperties", false),
       ])
@@ -522,7 +528,10 @@ extension Condition {
           [
             ("all", described("All of these hold.", list)), ("any", described("At least one of these holds.", list)),
             ("not", described("This does not hold.", .object([("allOf", .array([reference]))]))),
-          ] + ConditionSubject.fixed.map { ($0.name, described($0.help, tests($0.kind))) })
+          ]
+            + ConditionSubject.fixed.map {
+              ($0.name, described($0.help.prefix(1).uppercased() + $0.help.dropFirst() + ".", tests($0.kind)))
+            })
       ),
       ("patternProperties", .object([("^item\\.", .object([("type", "object"), ("minProperties", 1)]))])),
       ("additionalProperties", false),

@@ -120,6 +120,12 @@ public struct Field<Value: Sendable>: FieldDeclaration {
   /// - Parameters:
   ///   - absent: the value when the job does not name the field; nil makes it required.
   ///   - convert: turns a node that fits `type` into the value.
+  ///   - help: one sentence for lint, help and schema, in lower case and without a full stop.
+  ///   - type: the JSON shapes that it takes.
+  ///   - condition: another field, and the values of it with which this one means something.
+  ///   - defaultText: the default as it would stand in a job; nil where there is none.
+  ///   - unit: the unit of a number.
+  ///   - name: what jobs call it.
   public init(
     _ name: String, type: FieldType, absent: Value?, defaultText: JSONText? = nil, unit: String? = nil,
     when condition: FieldCondition? = nil, help: String, convert: @escaping @Sendable (JSONNode, String) -> Value?

@@ -47,6 +47,8 @@ public struct FieldChecker: Sendable {
   /// - Parameters:
   ///   - owner: what messages call the object, such as `stage "resize"`.
   ///   - ignoring: names that belong to someone else, such as `stage`.
+  ///   - shape: the members that it may have.
+  ///   - node: the object to check.
   public mutating func check(
     _ node: JSONNode, against shape: ObjectShape, owner: String, ignoring: Set<String> = []
   ) {

@@ -20,7 +20,15 @@ public struct ItemIdentity: Sendable {
   /// Where the picture is fetched from; nil for files.
   public var remote: RemoteSource?
 
-  /// - Parameter inputIndex: `index`, where nil.
+  /// - Parameters:
+  ///   - inputIndex: `index`, where nil.
+  ///   - index: the place among the items of this run, from 0.
+  ///   - name: the input as found.
+  ///   - directory: the input's folder below the fixed part of its glob.
+  ///   - occurrence: which of several rows that name the same input, from 0.
+  ///   - path: the file to read.
+  ///   - columns: values of the manifest, by column.
+  ///   - remote: where it is fetched from; nil for a file.
   public init(
     index: Int, inputIndex: Int? = nil, path: PathBytes, name: PathBytes, directory: PathBytes,
     columns: [String: String] = [:], occurrence: Int = 0, remote: RemoteSource? = nil

@@ -28,6 +28,9 @@ public struct KeptResults: Sendable {
   /// - Parameters:
   ///   - isRefreshed: whether what is kept is passed over, and replaced.
   ///   - isPaidRefreshed: the same of what was paid for.
+  ///   - paidKey: where a result that was paid for is kept, whatever the chain does with it.
+  ///   - key: where a result is kept; nil keeps none.
+  ///   - keeper: what keeps them.
   public init(
     key: [UInt8], paidKey: [UInt8], keeper: any ResultKeeper, isRefreshed: Bool, isPaidRefreshed: Bool
   ) {

@@ -8,7 +8,9 @@ public enum ModelPull {
 
   /// A store that fetches over https, or http on this machine.
   ///
-  /// - Parameter mirror: replaces every address by `MIRROR/FILE`; nil or empty for the catalogue's own.
+  /// - Parameters:
+  ///   - mirror: replaces every address by `MIRROR/FILE`; nil or empty for the catalogue's own.
+  ///   - home: where the models go.
   public static func store(home: PipelineHome = .current, mirror: String?) -> ModelStore {
     ModelStore(home: home, mirror: mirror) { (request, head, body) throws(ModelStore.FetchError) in
       do throws(TransportError) {

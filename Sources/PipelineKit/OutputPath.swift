@@ -11,6 +11,7 @@ public enum OutputPath {
   /// - Parameters:
   ///   - folder: where relative paths start, absolute.
   ///   - value: the bytes for a variable.
+  ///   - template: the name, with variables.
   /// - Throws: what `value` fails with, `output-escapes` where a value leads out of the template's folder,
   ///   `output-name` where the result is no name for a file.
   public static func resolve(
@@ -65,7 +66,9 @@ public enum OutputPath {
 
   /// Why no file can be written over what stands at a path; nil for files and symbolic links.
   ///
-  /// - Parameter kind: the `S_IFMT` part of the file's mode, links not followed.
+  /// - Parameters:
+  ///   - kind: the `S_IFMT` part of the file's mode, links not followed.
+  ///   - path: the path as rendered.
   public static func refusal(of path: PathBytes, standing kind: mode_t) -> StageError? {
     switch kind {
     case S_IFREG, S_IFLNK: nil

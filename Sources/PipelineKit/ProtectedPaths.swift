@@ -25,6 +25,7 @@ public struct ProtectedPaths: Sendable {
   /// - Parameters:
   ///   - inputs: absolute paths.
   ///   - others: absolute paths and what they are, to follow "is": `the job file`.
+  ///   - resolver: follows links of folders.
   public init(
     inputs: some Sequence<PathBytes>, others: [(path: PathBytes, what: String)], resolver: inout FolderResolver
   ) {
@@ -35,7 +36,10 @@ public struct ProtectedPaths: Sendable {
     add(others, &resolver)
   }
 
-  /// - Parameter inputHashes: those of another value, made for the same inputs.
+  /// - Parameters:
+  ///   - inputHashes: those of another value, made for the same inputs.
+  ///   - others: paths that are protected too.
+  ///   - resolver: follows links of folders.
   public init(inputHashes: [UInt64], others: [(path: PathBytes, what: String)], resolver: inout FolderResolver) {
     self.inputHashes = inputHashes
     add(others, &resolver)

@@ -18,7 +18,7 @@ public struct RemoteBucket: Sendable, Hashable {
 
   /// The bucket's addresses.
   ///
-  /// - Parameter region: where the job names none.
+  /// - Parameter other: the region where the job names none.
   public func bucket(region other: String?) throws(S3Refusal) -> S3Bucket {
     var address: RequestURL?
     if let endpoint {
@@ -133,7 +133,11 @@ public struct RemoteFetcher: Sendable {
   /// Throws `fetch-missing`, `fetch-denied`, `fetch-refused` (an address that must not be asked), `fetch-too-large`,
   /// `fetch-failed` (all of class item), and `cancelled`.
   ///
-  /// - Parameter name: for the reason it is put off.
+  /// - Parameters:
+  ///   - name: for the reason it is put off.
+  ///   - pause: waits; tests do not.
+  ///   - source: what to fetch.
+  ///   - isCancelled: whether the run is being stopped.
   public func fetch(
     _ source: RemoteSource, named name: PathBytes, isCancelled: @escaping @Sendable () -> Bool,
     pause: @escaping @Sendable (Double) -> Void

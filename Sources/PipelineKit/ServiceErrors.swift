@@ -7,7 +7,9 @@ extension StageError {
   /// `service-missing` (item), `service-quota`, `service-wait` (budget: the rest is for the next run), `service-busy`,
   /// `service-failed` (temporary), `service-unknown` (temporary), `cancelled`.
   ///
-  /// - Parameter service: what people call it, such as `remove.bg`.
+  /// - Parameters:
+  ///   - service: what people call it, such as `remove.bg`.
+  ///   - failure: what the service answered, or why no answer came.
   public init(_ failure: ServiceFailure, of service: String) {
     let (code, kind): (String, ErrorClass) =
       switch failure.kind {

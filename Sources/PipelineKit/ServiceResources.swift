@@ -37,6 +37,7 @@ public final class ServiceResources: Sendable {
   /// - Parameters:
   ///   - name: host, and account where limits are the account's.
   ///   - perMinute: weight a minute; nil for no limit but what the service asks for.
+  ///   - burst: how many may go at once after a pause.
   public func pacer(_ name: String, perMinute: Double? = nil, burst: Double? = nil) -> Pacer {
     pacers.withLock { pacers in
       if let known = pacers[name] { return known }

@@ -151,6 +151,9 @@ extension StageContext {
   /// - Parameters:
   ///   - kept: where the result is kept: of the request, so that `kept.paidKey` names it.
   ///   - perform: makes the call, with all repetitions that cost nothing.
+  ///   - amount: credits, the most where it is not certain.
+  ///   - account: whose credits are spent.
+  ///   - provider: the service, as jobs call it.
   /// - Throws: what `perform` fails with; an error of class `budget` where a limit was reached; `state-*` errors.
   public func payOnce(
     provider: String, account: String, amount: Double, kept: KeptResults?,
@@ -223,6 +226,7 @@ extension StageContext {
   ///   - isRepeatable: whether sending it again changes nothing. What is not repeatable is noted before it is sent, and
   ///     never sent again by itself once it may have arrived.
   ///   - perform: sends it. What it throws means that nothing has arrived.
+  ///   - provider: the service, as jobs call it.
   public func uploadOnce(
     provider: String, options: [UInt8], sha256: [UInt8], isRepeatable: Bool,
     perform: () throws(StageError) -> UploadResult

@@ -39,10 +39,10 @@ extension StageSpec {
   public func schema(stages: JSONText?) -> JSONText {
     var schema = FieldPages.objectSchema(
       ObjectShape(fields + CommonFields.all),
-      extra: [("stage", .object([("const", .string(name)), ("description", .string(summary))]))],
+      extra: [("stage", .object([("const", .string(name))] + FieldPages.described(summary)))],
       required: ["stage"], stages: stages)
     if case .object(let members) = schema {
-      schema = .object([("title", .string(name)), ("description", .string(summary))] + members)
+      schema = .object([("title", .string(name))] + FieldPages.described(summary) + members)
     }
     return schema
   }
@@ -163,6 +163,8 @@ public enum FieldPages {
   /// - Parameters:
   ///   - extra: members besides the declared fields.
   ///   - stages: the schema of a stage, where the shape holds lists of stages.
+  ///   - shape: the fields.
+  ///   - required: members that must be there besides the required fields.
   public static func objectSchema(
     _ shape: ObjectShape, extra: [(String, JSONText)] = [], required: [String] = [], stages: JSONText? = nil
   ) -> JSONText {
@@ -185,13 +187,21 @@ public enum FieldPages {
     return .object(members)
   }
 
+  /// A description for everybody, and for editors that show Markdown.
+  public static func described(_ text: String) -> [(String, JSONText)] {
+    [("description", .string(text.replacing("`", with: "")))]
+      + (text.contains("`") ? [("markdownDescription", .string(text))] : [])
+  }
+
   private static func schema(for field: any FieldDeclaration, stages: JSONText?) -> JSONText {
-    var help = field.help
-    if let unit = field.unit { help += " Unit: \(unit)." }
+    var sentences = [field.help]
+    if let unit = field.unit { sentences.append("unit: \(unit)") }
     if let condition = field.condition {
-      help += " With \(condition.field) \(condition.values.joined(separator: ", "))."
+      sentences.append("with `\(condition.field)` \(condition.values.map { "`\($0)`" }.joined(separator: ", "))")
     }
-    var members: [(String, JSONText)] = [("description", .string(help))]
+    var members = described(
+      sentences.map { $0.prefix(1).uppercased() + $0.dropFirst() + ($0.hasSuffix(".") ? "" : ".") }
+        .joined(separator: " "))
     if let value = field.defaultText { members.append(("default", value)) }
     if case .object(let shape) = schema(for: field.type, stages: stages) { members += shape }
     return .object(members)
@@ -236,7 +246,13 @@ public enum FieldPages {
       if range.upperBound < 1e9 { members.append(("maximum", .number(range.upperBound))) }
       return [.object(members)]
     case .text: return [.object([("type", "string")])]
-    case .choice(let choices): return [.object([("enum", .array(choices.map { .string($0.name) }))])]
+    case .choice(let choices):
+      var members: [(String, JSONText)] = [("enum", .array(choices.map { .string($0.name) }))]
+      // Known to editors, and nothing to validators.
+      if choices.contains(where: { !$0.help.isEmpty }) {
+        members.append(("enumDescriptions", .array(choices.map { .string($0.help.replacing("`", with: "")) })))
+      }
+      return [.object(members)]
     case .array(let element, let count):
       var members: [(String, JSONText)] = [("type", "array"), ("items", schema(for: element, stages: stages))]
       if count.lowerBound > 0 { members.append(("minItems", .integer(count.lowerBound))) }

@@ -140,7 +140,9 @@ public final class SharedObjects: Sendable {
   ///
   /// Made outside the lock: stages are made one after another, and should two ask at once, one object is thrown away.
   ///
-  /// - Parameter name: opens with the name of the stage that shares; an object of another type under it is replaced.
+  /// - Parameters:
+  ///   - name: opens with the name of the stage that shares; an object of another type under it is replaced.
+  ///   - make: makes the object where none is there.
   public func object<T: Sendable>(_ name: String, make: () throws(StageError) -> T) throws(StageError) -> T {
     if let known = objects.withLock({ $0[name] as? T }) { return known }
     let made = try make()

@@ -64,7 +64,7 @@ import Testing
           value.objectValue?.allSatisfy { member in rule[member.key].map { accepts($0, member.value) } ?? false }
           ?? false
       case "required": holds = rule.arrayValue?.allSatisfy { value[$0.stringValue ?? ""] != nil } ?? false
-      case "additionalProperties", "description", "default": holds = true
+      case "additionalProperties", "description", "markdownDescription", "enumDescriptions", "default": holds = true
       default:
         Issue.record("the schema uses \"\(member.key)\", which this test does not know")
         holds = false

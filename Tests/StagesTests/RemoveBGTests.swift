@@ -114,7 +114,7 @@ import Transport
   func credentials() throws {
     let bare = try StageBench.lint(Segment.self, #"{ "stage": "segment", "provider": "removebg" }"#)
     #expect(bare.map(\.code) == ["missing-key"])
-    #expect(bare.first?.hint?.contains("${secret.REMOVEBG_API_KEY}") ?? false)
+    #expect(bare.first?.hint?.contains("${secret.REMOVE_BG_API_KEY}") ?? false)
     let token = #"{ "stage": "segment", "provider": "removebg", "token": "${secret.T}" }"#
     #expect(try StageBench.lint(Segment.self, token).isEmpty)
     let local = try StageBench.lint(Segment.self, #"{ "stage": "segment", "size": "full", "concurrency": 2 }"#)

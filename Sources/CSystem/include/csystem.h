@@ -30,3 +30,6 @@ int csystem_memory_file(void);
 /// Renames a file unless something has the new name. Returns 0, EEXIST, EINVAL or ENOSYS where the file system or the
 /// kernel cannot do it, or another error number.
 int csystem_rename_new(const char *from, const char *to);
+
+/// Whether the kernel knows that the clock is synchronised: 1 or 0, -1 where it does not tell.
+int csystem_clock_state(void);

@@ -34,6 +34,8 @@ public struct Prune: Sendable {
   /// - Parameters:
   ///   - plan: of the job with all of its inputs; of a shard, that shard's.
   ///   - takesAll: goes on where every input that was ever worked on is gone.
+  ///   - run: the run, which knows the names of outputs.
+  ///   - history: what earlier runs have booked.
   /// - Throws: `prune-unsure` of class environment where what is gone cannot be told: a part of the input could not be
   ///   read, or all of it is gone.
   public init(_ run: JobRun, _ plan: RunPlan, _ history: RunHistory, takesAll: Bool) throws(StageError) {

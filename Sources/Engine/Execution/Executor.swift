@@ -54,7 +54,9 @@ public enum PlannedItem: Sendable {
 
 /// Sees items end, in the order they end, from any thread; calls do not overlap.
 public protocol RunObserver: Sendable {
-  /// - Parameter finished: how many items have ended so far.
+  /// - Parameters:
+  ///   - finished: how many items have ended so far.
+  ///   - record: how the item ended.
   func itemEnded(_ record: ItemRecord, finished: Int)
 }
 

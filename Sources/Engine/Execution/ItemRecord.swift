@@ -31,7 +31,11 @@ public struct ItemRecord: Sendable {
   /// Why an item was skipped, dropped, put aside for review or not attempted.
   public var reason: String?
 
-  /// - Parameter inputIndex: `index`, where nil.
+  /// - Parameters:
+  ///   - inputIndex: `index`, where nil.
+  ///   - input: the input as found; bytes that are not UTF-8 percent-escaped.
+  ///   - status: how it ended.
+  ///   - index: the place among the items of this run, from 0.
   public init(index: Int, inputIndex: Int? = nil, input: String, status: ItemStatus) {
     self.index = index
     self.inputIndex = inputIndex ?? index

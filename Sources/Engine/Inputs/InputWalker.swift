@@ -18,6 +18,7 @@ public struct InputWalker: Sendable {
   ///   - base: what relative paths are relative to: the job file's folder.
   ///   - standardInput: the descriptor that `-` reads.
   ///   - network: how services are reached that list pictures.
+  ///   - declarations: the job's input.
   public init(
     _ declarations: [InputDeclaration], base: PathBytes, standardInput: Int32 = 0,
     network: NetworkOptions = NetworkOptions()
@@ -30,8 +31,10 @@ public struct InputWalker: Sendable {
 
   /// What is wrong with the declarations as they are written.
   ///
-  /// - Parameter base: the folder patterns are seen from. A pattern that is the name of a file there is taken for that
-  ///   file and not complained about; without `base` no file is looked at.
+  /// - Parameters:
+  ///   - base: the folder patterns are seen from. A pattern that is the name of a file there is taken for that
+  ///     file and not complained about; without `base` no file is looked at.
+  ///   - declarations: the job's input.
   public static func check(_ declarations: [InputDeclaration], base: PathBytes? = nil) -> [InputProblem] {
     var problems: [InputProblem] = []
     for (index, declaration) in declarations.enumerated() {

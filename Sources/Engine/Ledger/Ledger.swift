@@ -43,7 +43,10 @@ public final class Ledger: Sendable {
 
   /// Opens the ledger of a folder, and makes it where it is missing and to be written to.
   ///
-  /// - Parameter isOnNetwork: whether other machines may have it open; nil for what its file system says.
+  /// - Parameters:
+  ///   - isOnNetwork: whether other machines may have it open; nil for what its file system says.
+  ///   - access: whether it is written to.
+  ///   - folder: the state folder.
   /// - Returns: nil where it is only to be read and there is none.
   public static func open(
     _ folder: StateFolder, _ access: Access, isOnNetwork: Bool? = nil
@@ -307,15 +310,22 @@ public final class Ledger: Sendable {
 
   /// Puts an item in the place of what was known about it. Returns at once.
   ///
-  /// - Parameter onDurable: told when it is on the disk, or why it is not. Called on the thread that writes: it must
-  ///   not wait for the ledger.
+  /// - Parameters:
+  ///   - onDurable: told when it is on the disk, or why it is not. Called on the thread that writes: it must
+  ///     not wait for the ledger.
+  ///   - item: the item.
+  ///   - job: the job, as the ledger knows it.
   public func book(job: String, _ item: LedgerItem, onDurable: (@Sendable (StageError?) -> Void)? = nil) {
     enqueue({ tables throws(DatabaseError) in try tables.book(job: job, item) }, onDurable)
   }
 
   /// Gives an item, whose content was found to be the same, the stamps its files have now. Returns at once.
   ///
-  /// - Parameter outputs: one for each output; for another number of them nothing is done.
+  /// - Parameters:
+  ///   - outputs: one for each output; for another number of them nothing is done.
+  ///   - key: what the entry is found by.
+  ///   - job: the job, as the ledger knows it.
+  ///   - input: the input, as the ledger knows it.
   public func refresh(job: String, key: [UInt8], input: FileStamp?, outputs: [FileStamp?]) {
     enqueue { tables throws(DatabaseError) in
       try tables.refresh(job: job, key: key, input: input, outputs: outputs)
@@ -326,7 +336,10 @@ public final class Ledger: Sendable {
 
   /// Notes that a source is about to be moved or deleted. Returns at once.
   ///
-  /// - Parameter onDurable: as for items.
+  /// - Parameters:
+  ///   - onDurable: as for items.
+  ///   - job: the job, as the ledger knows it.
+  ///   - fate: what became of the source.
   public func book(job: String, _ fate: SourceFate, onDurable: (@Sendable (StageError?) -> Void)? = nil) {
     enqueue({ tables throws(DatabaseError) in try tables.book(job: job, fate) }, onDurable)
   }
@@ -446,7 +459,10 @@ public final class Ledger: Sendable {
 
   /// Notes how a call has ended and books its credits; once. When this returns, it is on the disk.
   ///
-  /// - Parameter time: seconds since 1970.
+  /// - Parameters:
+  ///   - time: seconds since 1970.
+  ///   - outcome: how the call ended.
+  ///   - number: the number that the call was noted under.
   public func finish(
     call number: Int64, _ outcome: PaidCall.Outcome, at time: Double = RunClock.now()
   ) throws(StageError) {
@@ -463,6 +479,8 @@ public final class Ledger: Sendable {
   /// - Parameters:
   ///   - provider: nil for all, as are account and run.
   ///   - time: seconds since 1970.
+  ///   - run: the run that books it.
+  ///   - account: whose credits are spent.
   public func creditsSpent(
     provider: String? = nil, account: String? = nil, since time: Double, run: String? = nil
   ) throws(StageError) -> Double {

@@ -206,7 +206,9 @@ public final class ResultStore: Sendable {
 
   /// Removes results that were last used before a time.
   ///
-  /// - Parameter time: seconds since 1970.
+  /// - Parameters:
+  ///   - time: seconds since 1970.
+  ///   - paid: whether it was paid for.
   /// - Returns: how many went, and their bytes.
   @discardableResult
   public func prune(paid: Bool, usedBefore time: Double) -> (count: Int, bytes: Int) {

@@ -58,6 +58,8 @@ public final class RunHistory: Sendable {
   /// - Parameters:
   ///   - ledger: opened for reading is enough for a plan.
   ///   - folder: where results are kept; nil for a plan, which makes none.
+  ///   - options: how what earlier runs have done is treated.
+  ///   - job: the job.
   /// - Throws: `state-*` errors where the ledger cannot be read, `unknown-stage` for a forced stage the chain lacks.
   public init(_ job: Job, ledger: Ledger, folder: StateFolder?, options: HistoryOptions) throws(StageError) {
     self.ledger = ledger

@@ -54,6 +54,8 @@ public final class StateLock: Sendable {
   ///   - waiting: seconds to wait for another holder; nil for not at all, infinity for ever.
   ///   - onWait: told once who is waited for.
   ///   - isCancelled: asked several times a second while waiting; true ends it.
+  ///   - job: the name of the job, for whoever finds the lock held.
+  ///   - folder: the state folder, which must be there.
   /// - Throws: `state-lock` of class environment: the file cannot be made, or its file system has no locks.
   public static func acquire(
     _ folder: StateFolder, run: String, job: String, waiting: Double? = nil,

@@ -26,8 +26,7 @@ struct Command: Sendable {
     var entries: [(String, String)] = []
     if let operand { entries.append((operand.usage, operand.help)) }
     for option in options {
-      let value = option.placeholder.map { option.isValueOptional ? "[=\($0)]" : " " + $0 } ?? ""
-      entries.append(("--\(option.name)\(value)", option.help + (option.repeats ? "; may be repeated" : "")))
+      entries.append((option.usage, option.help + (option.repeats ? "; may be repeated" : "")))
     }
     entries.append(("-h, --help", "this page"))
     lines += TextTable.definitions(entries)

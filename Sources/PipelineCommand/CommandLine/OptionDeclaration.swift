@@ -23,6 +23,13 @@ protocol OptionDeclaration: Sendable {
   func read(_ text: String?) throws(UsageError) -> any Sendable
 }
 
+extension OptionDeclaration {
+  /// `--report FILE`, `--wait[=SECONDS]`, `--quiet`.
+  var usage: String {
+    "--" + name + (placeholder.map { isValueOptional ? "[=\($0)]" : " " + $0 } ?? "")
+  }
+}
+
 /// An option that is there or not.
 struct Flag: OptionDeclaration {
   let name: String

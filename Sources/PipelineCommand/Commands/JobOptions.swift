@@ -126,6 +126,17 @@ public enum ExitCode: Int32, Sendable {
   /// Another run holds the lock; EX_TEMPFAIL of sysexits.h, so that mail systems and schedulers try again.
   case locked = 75
 
+  /// All of them with those of signals, for the manual page.
+  static let meanings: [(code: String, meaning: String)] = [
+    ("0", "everything done, or nothing to do"),
+    ("1", "some pictures failed, or their files changed while they were read"), ("2", "wrong command line"),
+    ("3", "wrong job file"),
+    ("4", "cannot start: library, model, variable or input missing, state folder not writable"),
+    ("5", "stopped at a limit: the run's deadline, the budget, a service's credits or the wait it asks for"),
+    ("75", "another run holds the lock of the state folder"),
+    ("129, 130, 143", "interrupted by SIGHUP, SIGINT, SIGTERM; the report is written"),
+  ]
+
   /// What a job that cannot be run means.
   init(unusable loaded: LoadedJob) {
     self = loaded.diagnostics.hasErrors && !loaded.isOnlyLackingPlugins ? .wrongJob : .cannotStart

@@ -28,7 +28,8 @@ enum ModelsCommand {
         + "was named is missing or could not be fetched.",
     ],
     operand: Operand(
-      name: "list|pull|verify|add", help: "what to do, then the names of models (all when none is named), or the file",
+      name: "list|pull|verify|add [MODEL|FILE…]",
+      help: "what to do, then the names of models (all when none is named), or the file",
       count: 1...100),
     options: [nameOption, recipeOption, JobOptions.format],
     examples: [

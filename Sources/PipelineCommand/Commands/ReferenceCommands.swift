@@ -2,7 +2,7 @@ import Engine
 import JobSyntax
 import PipelineKit
 
-/// `pipeline stages [NAME]`: the reference pages, from the stages' specs.
+/// `pipeline stages [STAGE]`: the reference pages, from the stages' specs.
 enum StagesCommand {
   enum PageFormat: String, CaseIterable, Sendable { case text, markdown, json }
 
@@ -10,7 +10,7 @@ enum StagesCommand {
 
   static let command = Command(
     name: "stages", summary: "lists the stages, or prints the reference page of one",
-    operand: Operand(name: "NAME", help: "a stage, or a field that every stage has", count: 0...1),
+    operand: Operand(name: "STAGE", help: "a stage, or a field that every stage has", count: 0...1),
     options: [JobOptions.plugin, format],
     examples: ["pipeline stages", "pipeline stages resize", "pipeline stages when"],
     run: run)

@@ -288,7 +288,7 @@ enum RemoveBGFields {
     case (false, false):
       error(
         "missing-key", at: apiKey, "removebg needs \"apiKey\"",
-        hint: #"such as "apiKey": "${secret.REMOVEBG_API_KEY}", with the key in the environment"#)
+        hint: #"such as "apiKey": "${secret.REMOVE_BG_API_KEY}", with the key in the environment"#)
     default: break
     }
     let form = settings[ServiceFields.request]

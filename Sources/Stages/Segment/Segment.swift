@@ -105,10 +105,10 @@ public struct Segment: ExchangingStage {
       """,
       #"{ "stage": "segment", "providers": [{ "model": "u2netp" }, { "model": "u2net", "on": ["lowScore"] }] }"#,
       #"{ "stage": "segment", "otherwise": "review", "review": { "to": "review/${item.dir}/${item.name}" } }"#,
-      #"{ "stage": "segment", "provider": "removebg", "apiKey": "${secret.REMOVEBG_API_KEY}", "type": "product" }"#,
+      #"{ "stage": "segment", "provider": "removebg", "apiKey": "${secret.REMOVE_BG_API_KEY}", "type": "product" }"#,
       """
       { "stage": "segment", "providers": [{ "model": "u2netp" }, { "provider": "removebg", \
-      "apiKey": "${secret.REMOVEBG_API_KEY}", "on": ["lowScore", "empty"] }] }
+      "apiKey": "${secret.REMOVE_BG_API_KEY}", "on": ["lowScore", "empty"] }] }
       """,
       #"{ "stage": "segment", "provider": "rembg", "endpoint": "http://gpu.local:7000", "model": "birefnet-general" }"#,
       """
