@@ -52,8 +52,8 @@ public enum ReportPage {
   /// - Parameters:
   ///   - path: absolute.
   ///   - stop: ends the making of small pictures early; the page is written all the same.
-  /// - Throws: `report-…` errors of class environment where the report cannot be read, and `output-…` where the page or
-  ///   the files beside it cannot be written.
+  /// - Throws: `report-…` errors of class environment where the report cannot be read, and `output-…` where the page
+  ///   or the files beside it cannot be written.
   public static func write(
     _ report: consuming ReportReader, to path: PathBytes, options: Options, stop: PageStop = PageStop()
   ) throws(StageError) -> Written {
@@ -127,8 +127,8 @@ public enum ReportPage {
   }
 
   /// What filters, sorts and cards need of every picture: place in the job, name, status, warnings, milliseconds, bytes
-  /// in and out (or null), score (or null), which small pictures there are (bit 0 the input, bit 1 the first output …),
-  /// outputs, width, height and format of the first, and a line of text where something is to be said.
+  /// in and out (or null), score (or null), which small pictures there are (bit 0 the input, bit 1 the first output
+  /// …), outputs, width, height and format of the first, and a line of text where something is to be said.
   private static func row(of item: ReportItem, _ pictures: Pictures) -> JSONText {
     var flags = 0
     for (bit, picture) in ([pictures.before] + pictures.after).enumerated() {
