@@ -78,7 +78,9 @@ struct ReportAggregate {
     }
     groups[index].count += 1
     if groups[index].examples.count < Self.mostExamples {
-      groups[index].examples.append((sequence, item.name, item.errorMessage ?? item.reason ?? ""))
+      let message = item.errorMessage ?? item.reason ?? ""
+      groups[index].examples.append(
+        (sequence, item.name, item.errorCause.map { "\(message) (\($0))" } ?? message))
     }
   }
 

@@ -8,7 +8,7 @@ enum ReportAssets {
     .bar { display: block; width: 100%; height: 8px; border-radius: 99px; overflow: hidden; background: var(--raised); }
     .fill { fill: var(--soft); } .fill.good { fill: var(--good); } .fill.bad { fill: var(--bad); }
     .fill.warn { fill: var(--warn); } .fill.accent { fill: var(--accent); }
-    main { padding-top: 20px; padding-bottom: 48px; }
+    main.wrap { padding-top: 20px; padding-bottom: 48px; }
     section { margin: 0 0 32px; scroll-margin-top: 12px; }
     .stats { display: grid; grid-template-columns: repeat(auto-fit, minmax(150px, 1fr)); gap: 12px; margin: 0; }
     .stat {
@@ -49,6 +49,7 @@ enum ReportAssets {
       position: sticky; top: 0; z-index: 5; display: flex; flex-wrap: wrap; gap: 8px 10px; align-items: flex-end;
       background: var(--page); padding: 10px 0; border-bottom: 1px solid var(--line);
     }
+    .tools button, .tools select, .tools [type=search] { height: 36px; }
     .tools label > span { display: block; font-size: 12px; color: var(--soft); margin-bottom: 2px; }
     .tools .grow { flex: 1 1 180px; } .tools .grow input { width: 100%; }
     .tools .check { min-height: 34px; display: flex; align-items: center; gap: 6px; }
@@ -94,7 +95,7 @@ enum ReportAssets {
     .detail-grid h3 { margin: 14px 0 4px; }
     .detail-grid h3:first-child { margin-top: 0; }
     .detail-grid ul { margin: 0 0 8px; padding-left: 18px; overflow-wrap: anywhere; }
-    .detail-grid .facts > div { grid-template-columns: minmax(90px, 150px) 1fr; font-size: 14px; }
+    .detail-grid .facts > div { grid-template-columns: minmax(80px, 130px) 1fr; font-size: 14px; }
     .choice { display: flex; flex-wrap: wrap; gap: 6px; margin-top: 10px; }
     @media (max-width: 760px) {
       .detail-grid { grid-template-columns: minmax(0, 1fr); }
@@ -138,7 +139,7 @@ enum ReportAssets {
       const change = (before, after) => {
         if (!before) return "";
         const percent = Math.round(after / before * 100 - 100);
-        return (percent > 0 ? "+" + percent : percent < 0 ? "−" + -percent : "±0") + " %";
+        return (percent > 0 ? "+" + percent : percent < 0 ? "−" + -percent : "±0") + "\u00a0%";
       };
 
       /* Small pictures and details: in the page, or in files beside it. */
@@ -239,7 +240,12 @@ enum ReportAssets {
       const GAP = 16, CARD = 312, LEAST = 248, MOST = 12000000;
       const cards = new Map();
       let columns = 1, width = 0, empty = null;
-      const clear = () => { cards.forEach(card => card.remove()); cards.clear(); if (empty) empty.remove(); empty = null; };
+      const clear = () => {
+        cards.forEach(card => card.remove());
+        cards.clear();
+        if (empty) empty.remove();
+        empty = null;
+      };
       const lay = () => {
         const whole = list.clientWidth;
         columns = Math.max(1, Math.floor((whole + GAP) / (LEAST + GAP)));
@@ -373,7 +379,7 @@ enum ReportAssets {
             const text = output.width + " × " + output.height + " " + output.format;
             const made = make("button", { type: "button", "aria-pressed": side === 0 ? "true" : "false" }, text);
             made.addEventListener("click", () => {
-              for (const other of choice.children) other.setAttribute("aria-pressed", other === made ? "true" : "false");
+              for (const other of choice.children) other.setAttribute("aria-pressed", String(other === made));
               show(side);
             });
             choice.append(made);

@@ -85,7 +85,8 @@ struct ReportBody {
       guard count > 0 else { continue }
       let width = Double(count) / Double(total.count) * 1000
       html += """
-        <rect class="fill \(HTML(text: status.kind))" x="\(plain(x))" y="0" width="\(plain(max(2, width)))" height="10"/>
+        <rect class="fill \(HTML(text: status.kind))" x="\(plain(x))" y="0" \
+        width="\(plain(max(2, width)))" height="10"/>
         """
       x += width
     }
@@ -223,13 +224,14 @@ struct ReportBody {
       <div class="panel scroll" tabindex="0" role="region" aria-labelledby="times"><table class="times">
       <thead><tr><th scope="col">Stage</th><th scope="col">All pictures</th><th scope="col" class="n">Total</th>
       <th scope="col" class="n">Share</th><th scope="col">One picture</th><th scope="col" class="n">Median</th>
-      <th scope="col" class="n">95 %</th><th scope="col" class="n">Longest</th><th scope="col" class="n">Pictures</th></tr>
+      <th scope="col" class="n">95 %</th><th scope="col" class="n">Longest</th>
+      <th scope="col" class="n">Pictures</th></tr>
       </thead><tbody>
       \(rows)
       </tbody></table>
       <p class="soft legend">Stages of several pictures run at one time, so totals add up to more than the run took. \
-      “One picture”, on a logarithmic scale: the mark is the median, the box holds half of the pictures, the line nine \
-      of ten.</p></div></section>
+      “One picture”, on a logarithmic scale: the mark is the median, the box holds half of the pictures, the line \
+      nine of ten.</p></div></section>
       """
   }
 

@@ -21,6 +21,8 @@ public enum ReportPage {
     public var machine: String?
     /// The most pictures that are carried inside the page.
     public var mostInside = 1000
+    /// The most that small pictures are made of: the first ones.
+    public var mostShown = 20_000
     /// Goes into temporary names and the subfolder's.
     public var tag: String
 
@@ -52,8 +54,8 @@ public enum ReportPage {
   /// - Parameters:
   ///   - path: absolute.
   ///   - stop: ends the making of small pictures early; the page is written all the same.
-  /// - Throws: `report-…` errors of class environment where the report cannot be read, and `output-…` where the page or
-  ///   the files beside it cannot be written.
+  /// - Throws: `report-…` errors of class environment where the report cannot be read, and `output-…` where the page
+  ///   or the files beside it cannot be written.
   public static func write(
     _ report: consuming ReportReader, to path: PathBytes, options: Options, stop: PageStop = PageStop()
   ) throws(StageError) -> Written {
@@ -76,7 +78,9 @@ public enum ReportPage {
         items.append(ReportItem(node, bases: options.bases, folder: path.parent))
       }
       guard !items.isEmpty else { break }
-      let shown = workers.pictures(of: items)
+      let limit =
+        total.count < options.mostShown ? nil : "only the first \(PageNumbers.grouped(options.mostShown)) are shown"
+      let shown = workers.pictures(of: items, unless: limit)
       var details: [JSONText] = []
       for (item, pictures) in zip(items, shown) {
         let sequence = total.count
@@ -127,8 +131,8 @@ public enum ReportPage {
   }
 
   /// What filters, sorts and cards need of every picture: place in the job, name, status, warnings, milliseconds, bytes
-  /// in and out (or null), score (or null), which small pictures there are (bit 0 the input, bit 1 the first output …),
-  /// outputs, width, height and format of the first, and a line of text where something is to be said.
+  /// in and out (or null), score (or null), which small pictures there are (bit 0 the input, bit 1 the first output
+  /// …), outputs, width, height and format of the first, and a line of text where something is to be said.
   private static func row(of item: ReportItem, _ pictures: Pictures) -> JSONText {
     var flags = 0
     for (bit, picture) in ([pictures.before] + pictures.after).enumerated() {
@@ -206,7 +210,15 @@ extension ThumbnailWorkers {
   private static let mostOutputs = 12
 
   /// The small pictures of some items, made together.
-  func pictures(of items: [ReportItem]) -> [ReportPage.Pictures] {
+  ///
+  /// - Parameter reason: why there are to be none.
+  func pictures(of items: [ReportItem], unless reason: String?) -> [ReportPage.Pictures] {
+    if let reason {
+      return items.map { item in
+        ReportPage.Pictures(
+          before: .missing(reason), after: item.outputs.prefix(Self.mostOutputs).map { _ in .missing(reason) })
+      }
+    }
     var paths: [PathBytes] = []
     var result: [ReportPage.Pictures] = []
     /// Where each path's picture belongs: the item, and -1 for its input or the output.
