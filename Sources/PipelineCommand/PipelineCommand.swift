@@ -8,7 +8,7 @@ public enum PipelineCommand {
   private static let commands = [
     RunCommand.command, PlanCommand.command, LintCommand.command, StagesCommand.command, SchemaCommand.command,
     ModelsCommand.command, RunsCommand.command, StateCommand.command, ReceiptsCommand.command, ReportCommand.command,
-    DoctorCommand.command,
+    CompareCommand.command, ExplainCommand.command, DoctorCommand.command,
   ]
 
   /// Runs the program and ends the process with its exit code.
