@@ -44,7 +44,7 @@ install: ## install the program, runtime and model: make install PREFIX=/usr/loc
 uninstall: ## remove what install laid: make uninstall PREFIX=/usr/local
 	@Scripts/install --remove
 
-docs: ## refresh what is made from the stages' declarations: docs/stages, README.md, pipelines/job.schema.json
+docs: ## refresh what is made from the stages' declarations: docs/stages, README.md, the schemas in pipelines/
 	swift build $(CHECKS)
 	@Scripts/docs
 

@@ -466,7 +466,12 @@ public final class JobRun: Sendable {
     return try result.value.withLock { $0 }?.get()
   }
 
-  func makeStages(workCount: Int) throws(StageError) -> [ExecutableStage] {
+  /// - Parameters:
+  ///   - withheld: the stages that are not made, by index.
+  ///   - standIn: stands in their place.
+  func makeStages(
+    workCount: Int, leavingOut withheld: Set<Int> = [], _ standIn: (any Stage)? = nil
+  ) throws(StageError) -> [ExecutableStage] {
     Machine.boundAllocator(workers: workers)
     do throws(ImagingError) {
       try Libvips.start()
@@ -497,9 +502,15 @@ public final class JobRun: Sendable {
     var stages: [ExecutableStage] = []
     for stage in job.stages {
       do throws(StageError) {
+        let made: any Stage
+        if let standIn, withheld.contains(stage.index) {
+          made = standIn
+        } else {
+          made = try stage.descriptor.make(stage.settings, resources)
+        }
         stages.append(
           ExecutableStage(
-            label: stage.label, plan: stage.plan, stage: try stage.descriptor.make(stage.settings, resources),
+            label: stage.label, plan: stage.plan, stage: made,
             predecessor: stage.predecessor, condition: stage.condition,
             isBranch: stage.descriptor.spec.branchesField != nil))
       } catch {

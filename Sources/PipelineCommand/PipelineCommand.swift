@@ -8,7 +8,8 @@ public enum PipelineCommand {
   static let commands: [Command] = [
     RunCommand.command, PlanCommand.command, LintCommand.command, StagesCommand.command, SchemaCommand.command,
     ModelsCommand.command, RunsCommand.command, StateCommand.command, ReceiptsCommand.command, ReportCommand.command,
-    PluginCommand.command, InitCommand.command, DoctorCommand.command, CompletionCommand.command, ManCommand.command,
+    CompareCommand.command, ExplainCommand.command, PluginCommand.command, InitCommand.command, DoctorCommand.command,
+    CompletionCommand.command, ManCommand.command,
   ]
 
   /// Runs the program and ends the process with its exit code.

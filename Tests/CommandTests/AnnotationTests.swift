@@ -114,7 +114,7 @@ import Testing
       #expect(mark.kind == "error")
       #expect(mark.properties["file"] == "sub/job.json")
       #expect(mark.properties["line"] == "6")
-      #expect(mark.properties["col"] == "28")
+      #expect(mark.properties["col"] == "26")
     }
     let lint = scene.run("lint", "sub/job.json", "--code-quality", "gl-code-quality-report.json") {
       $0.environment = ["PATH": "/usr/bin:/bin", "GITLAB_CI": "true", "CI_PROJECT_DIR": scene.folder.path]

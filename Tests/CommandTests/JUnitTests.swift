@@ -58,9 +58,9 @@ import Testing
     scene.folder.write("no picture", to: "in/q <bad>.jpg")
     scene.folder.remove("in/p00.jpg")
     scene.folder.write(try #require(scene.folder.read("in/p01.jpg")), to: "in/r.jpg")
-    let result = scene.run("run", "job.json", "--junit", "deep/er/junit.xml", "--report", "report.json")
+    let result = scene.run("run", "job.json", "--junit", "junit.xml", "--report", "report.json")
     #expect(result.exitCode == 1, "\(result.error)")
-    let root = try document(scene, "deep/er/junit.xml")
+    let root = try document(scene, "junit.xml")
     let suite = try #require(root.elements(forName: "testsuite").first)
     for element in [root, suite] {
       #expect(attribute(element, "tests") == "4")

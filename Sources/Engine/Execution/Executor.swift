@@ -427,7 +427,11 @@ final class Executor: Sendable {
   }
 
   /// Takes an item through the stage that is next.
-  func step(_ progress: inout ItemProgress, in context: StageContext) {
+  ///
+  /// - Parameter onEnd: told what became of it there, where the stage has come to an end.
+  func step(
+    _ progress: inout ItemProgress, in context: StageContext, onEnd: (ItemProgress.Step) -> Void = { _ in }
+  ) {
     guard let index = progress.stage else { return }
     let stage = stages[index]
     let start = ContinuousClock.now
@@ -444,6 +448,7 @@ final class Executor: Sendable {
     let mattes = context.journal.snapshot.mattes
     if mattes.count > before { progress.way.matte = mattes.last }
     if case .outcome(.next(let next)) = step { progress.source = progress.source ?? SourceFacts(next) }
+    onEnd(step)
     progress.advance(step, tree, stages)
   }
 

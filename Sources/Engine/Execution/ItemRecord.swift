@@ -6,6 +6,9 @@ public enum ItemStatus: String, Sendable, CaseIterable {
   case done, skipped, dropped, failed, deferred, review, notAttempted, unknown
 }
 
+/// The literal nil would be the JSON value null.
+private let absent: JSONText? = .none
+
 /// Everything that is reported about one item.
 public struct ItemRecord: Sendable {
   public var index: Int
@@ -68,14 +71,14 @@ public struct ItemRecord: Sendable {
       case .moved: "moved"
       case .deleted: "deleted"
       case .kept: "kept"
-      case nil: nil
+      case nil: absent
       }
     },
     .init(optional: "movedTo", .text, "Where the input was moved.") {
-      if case .moved(let path) = $0.fate { .string(path.display) } else { nil }
+      if case .moved(let path) = $0.fate { .string(path.display) } else { absent }
     },
     .init(optional: "sourceReason", .text, "Why the input stays where it is.") {
-      if case .kept(let reason) = $0.fate { .string(reason) } else { nil }
+      if case .kept(let reason) = $0.fate { .string(reason) } else { absent }
     },
     .init(
       "outputs", .list(.object(OutputRecord.shape.schema)), "What was written or uploaded, in the order of the chain."
@@ -89,10 +92,10 @@ public struct ItemRecord: Sendable {
       .array($0.warnings.map(\.json))
     },
     .init(optional: "mattes", .list(.object(MatteRecord.shape.schema)), "What is known of its masks.") { record in
-      record.mattes.isEmpty ? nil : .array(record.mattes.map(\.json))
+      record.mattes.isEmpty ? absent : .array(record.mattes.map(\.json))
     },
     .init(optional: "facts", .named(.any), "What stages noted about it, by name.") { record in
-      record.facts.isEmpty ? nil : json(facts: record.facts)
+      record.facts.isEmpty ? absent : json(facts: record.facts)
     },
     .init(optional: "error", .object(errorShape.schema), "Why it failed; with status failed only.") { record in
       record.error.map { errorShape.text(of: ($0, record)) }
@@ -137,10 +140,10 @@ extension OutputRecord {
   /// What the report says of an output: it has either a path or a link.
   static let shape = RecordShape<OutputRecord>([
     .init(optional: "path", .text, "The file, absolute; written as the item's input is.") {
-      if case .path(let path) = $0.place { .string(path.display) } else { nil }
+      if case .path(let path) = $0.place { .string(path.display) } else { absent }
     },
     .init(optional: "link", .text, "Where a service keeps it.") {
-      if case .link(let link) = $0.place { .string(link) } else { nil }
+      if case .link(let link) = $0.place { .string(link) } else { absent }
     },
     .init("format", .text, "Such as jpeg, png or webp.") { .string($0.format) },
     .init("width", .integer, "Pixels.") { .integer($0.width) },

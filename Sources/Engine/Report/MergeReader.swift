@@ -30,7 +30,7 @@ final class MergeReader {
   private let stream: ByteStream
   private var isFirst = true
   /// No value is longer: what is, is no item of ours.
-  private static let mostBytes = 64 << 20
+  private static let mostBytes = ReportReader.mostBytes
 
   /// Opens a report and reads what it says of the run.
   ///
@@ -49,7 +49,7 @@ final class MergeReader {
       throw StageError("report-unreadable", "\(name) is a folder, not a report", kind: .environment)
     }
     stream = ByteStream(file)
-    let lexer = MergeLexer(stream, name: name, mostBytes: Self.mostBytes)
+    let lexer = ReportLexer(stream, name: name, mostBytes: Self.mostBytes)
     try lexer.expect("{")
     try lexer.expectKey("run")
     let text = try lexer.value()
@@ -92,7 +92,7 @@ final class MergeReader {
   ///
   /// - Throws: `report-format` where the report breaks off or is not as this program writes it.
   func next() throws(StageError) -> Entry? {
-    let lexer = MergeLexer(stream, name: name, mostBytes: Self.mostBytes)
+    let lexer = ReportLexer(stream, name: name, mostBytes: Self.mostBytes)
     if try lexer.isNext("]") {
       try lexer.expect("]")
       try lexer.expect("}")
@@ -117,7 +117,7 @@ final class MergeReader {
 }
 
 /// The little of JSON's grammar that it takes to cut a text into values without reading them.
-private struct MergeLexer {
+struct ReportLexer {
   let stream: ByteStream
   let name: String
   let mostBytes: Int
