@@ -92,11 +92,11 @@ import Testing
     let block = try #require(DocumentationTests.blocks("README.md", "sh").first { $0.contains("pipeline init cutout") })
     let scene = try #require(home())
     let demo = try #require(DocumentationTests.demoPhotos)
-    for name in ["astronaut", "chelsea"] {
-      let photo = try EncodedPicture(bytes: EncodedBytes(TemporaryFolder.read("\(demo)/\(name).png") ?? [])).pixels()
-      scene.folder.write(try photo.encoded(.jpeg(.init())).array, to: "Pictures/\(name).jpg")
+    // What `make demo` leaves in a clone.
+    for name in ["astronaut.png", "chelsea.png"] {
+      scene.folder.write(TemporaryFolder.read("\(demo)/\(name)") ?? [], to: "clone/pipelines/photos/\(name)")
     }
-    let result = run(scene, block)
+    let result = run(scene, block, folder: scene.folder["clone"])
     #expect(result.exitCode == 0, "\(result.output) \(result.error)")
     #expect(result.output.hasSuffix("astronaut.png\nchelsea.png\n"), "\(result.output)")
     let cutout = try EncodedPicture(

@@ -16,7 +16,7 @@ enum CompletionKind: Sendable, Hashable {
   private static let known: [String: CompletionKind] = [
     "DIR": .folders, "FOLDER": .folders, "JOB": .jobs, "STAGE": .stages, "MODEL": .models, "TEMPLATE": .templates,
     "NAME=VALUE": .variables, "NAME": .nothing, "N": .nothing, "I/N": .nothing, "SECONDS": .nothing, "DAYS": .nothing,
-    "ID": .nothing, "URL": .nothing, "VALUE": .nothing, "NUMBER": .nothing, "PERCENT": .nothing,
+    "ID": .nothing, "JSON": .nothing, "URL": .nothing, "VALUE": .nothing, "NUMBER": .nothing, "PERCENT": .nothing,
   ]
 
   /// Reads what help shows. Words in lower case stand for themselves; a placeholder that is not known is taken for a
