@@ -60,7 +60,10 @@ let package = Package(
     // Row 5 and 6.
     .target(
       name: "PipelineCommand",
-      dependencies: ["Engine", "PluginHost", "Conformance", "PipelineKit", "Imaging", "Inference", "Transport", "JobSyntax", "CSystem", "Digest"]),
+      dependencies: [
+        "Engine", "PluginHost", "Conformance", "PipelineKit", "Imaging", "Inference", "Transport", "JobSyntax",
+        "CSystem", "Digest",
+      ]),
     .executableTarget(name: "pipeline", dependencies: ["PipelineCommand", "Stages", "PipelineKit"]),
 
     // Measures inference alone against OpenVINO's own tool; see Tests/Benchmarks/inference.sh.
@@ -71,6 +74,11 @@ let package = Package(
       name: "pipeline-faulty",
       dependencies: ["PipelineCommand", "Engine", "Stages", "PipelineKit", "JobSyntax", "Digest"],
       path: "Tests/Support/Faulty"),
+
+    // The stage of the example package, built here too: from scratch that package takes as long as this one.
+    .executableTarget(
+      name: "pipeline-example", dependencies: ["PipelineCommand", "Stages", "PipelineKit", "Imaging"],
+      path: "pipelines/plugins/compiled-in/Sources/pipeline-soften"),
 
     // What tests share: temporary folders, pictures made in code, running the program.
     .target(
@@ -85,7 +93,8 @@ let package = Package(
     .testTarget(
       name: "StagesTests",
       dependencies: [
-        "Stages", "PipelineKit", "Transport", "Imaging", "Inference", "JobSyntax", "Digest", "TestSupport",
+        "Stages", "Conformance", "PipelineKit", "Transport", "Imaging", "Inference", "JobSyntax", "Digest",
+        "TestSupport",
       ]),
     .testTarget(
       name: "EngineTests",
