@@ -80,6 +80,11 @@ let package = Package(
       dependencies: ["PipelineCommand", "Engine", "Stages", "PipelineKit", "JobSyntax", "Digest"],
       path: "Tests/Support/Faulty"),
 
+    // The stage of the example package, built here too: from scratch that package takes as long as this one.
+    .executableTarget(
+      name: "pipeline-example", dependencies: ["PipelineCommand", "Stages", "PipelineKit", "Imaging"],
+      path: "pipelines/plugins/compiled-in/Sources/pipeline-soften"),
+
     // What tests share: temporary folders, pictures made in code, running the program.
     .target(
       name: "TestSupport", dependencies: ["Imaging", "JobSyntax"], path: "Tests/Support",
@@ -93,7 +98,8 @@ let package = Package(
     .testTarget(
       name: "StagesTests",
       dependencies: [
-        "Stages", "PipelineKit", "Transport", "Imaging", "Inference", "JobSyntax", "Digest", "TestSupport",
+        "Stages", "Conformance", "PipelineKit", "Transport", "Imaging", "Inference", "JobSyntax", "Digest",
+        "TestSupport",
       ]),
     .testTarget(
       name: "EngineTests",

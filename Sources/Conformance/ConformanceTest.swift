@@ -182,7 +182,10 @@ public struct ConformanceTest: Sendable {
       encoded: Item.Encoded(bytes: bytes, format: .png, width: pixels.width, height: pixels.height))
   }
 
+  /// Writes a file unless it is there: several threads ask for the same.
   private static func write(_ bytes: [UInt8], to path: PathBytes) throws(StageError) {
+    var status = stat()
+    if path.withCString({ stat($0, &status) }) == 0, status.st_size == bytes.count { return }
     let descriptor = path.withCString { open($0, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0o600) }
     guard descriptor >= 0 else {
       throw StageError("probe-file", "cannot write \(path.printable)", kind: .environment)
@@ -196,7 +199,7 @@ public struct ConformanceTest: Sendable {
     }
   }
 
-  private static let plain = ProbePicture(width: 96, height: 64)
+  private static let plain = ProbePicture(width: 240, height: 160)
 
   /// Everything that came out, as bytes: frames, mattes, what was encoded.
   private func content(_ item: Item?) throws(StageError) -> [UInt8] {
@@ -365,7 +368,8 @@ public struct ConformanceTest: Sendable {
           )
         }
       }
-      guard !plan.movesPixels, let upright else { return .pass }
+      // What is left of a picture by a matte that the stage made says little about its place.
+      guard !plan.movesPixels, !plan.produces.contains(.matte), let upright else { return .pass }
       var shown = picture
       shown.hasAlpha = needsCutout
       let before = try Light(shown.image()).cells()
@@ -586,14 +590,14 @@ public struct ConformanceTest: Sendable {
   private func concurrentVerdict() throws -> ConformanceVerdict {
     if plan.produces.contains(.output) { return .notApplicable("every picture has an output of its own") }
     return try with { stage in
-      let pictures = (0..<8).map { ProbePicture(width: 160 + 16 * $0, height: 200, seed: $0) }
+      let pictures = (0..<8).map { ProbePicture(width: 160 + 8 * $0, height: 120, seed: $0) }
       let expected = try pictures.map { try content(process(stage, item($0, name: "p\($0.seed).tif"))) }
       let problems = Mutex<[String]>([])
       let group = DispatchGroup()
       for thread in 0..<8 {
         let queue = DispatchQueue(label: "conformance.\(thread)")
         queue.async(group: group) {
-          for round in 0..<6 {
+          for round in 0..<4 {
             let index = (thread + round) % pictures.count
             let picture = pictures[index]
             do {
@@ -609,13 +613,13 @@ public struct ConformanceTest: Sendable {
       group.wait()
       let found = problems.withLock { $0 }
       guard let first = found.first else { return .pass }
-      return .fail("\(found.count) of 48 calls went wrong: \(first)")
+      return .fail("\(found.count) of 32 calls went wrong: \(first)")
     }
   }
 
   private func cancellationVerdict() throws -> ConformanceVerdict {
     try with { stage in
-      let picture = ProbePicture(width: 1000, height: 800)
+      let picture = ProbePicture(width: 480, height: 360)
       for delay in [Duration.zero, .milliseconds(20)] {
         let item = try item(picture)
         let begin = ContinuousClock.now
@@ -640,7 +644,7 @@ public struct ConformanceTest: Sendable {
       for _ in 0..<5 { try once() }
       let each = (ContinuousClock.now - begin) / .seconds(5)
       // Something slow, such as a model, is not called without end.
-      let count = max(5, min(100, Int(20 / max(each, 0.001))))
+      let count = max(5, min(300, Int(15 / max(each, 0.001))))
       func batch() throws -> (heap: Int, files: Int, images: Int) {
         for _ in 0..<count { try once() }
         csystem_release_memory()
@@ -651,8 +655,10 @@ public struct ConformanceTest: Sendable {
         min(value(states[1]) - value(states[0]), value(states[2]) - value(states[1]))
       }
       let heap = growth(\.heap)
-      // Caches may still fill up; what is kept for each picture shows in both batches.
-      guard heap < count * 512 else { return .fail("\(heap / count) bytes of memory are kept for each picture") }
+      // Caches may still fill up, malloc's own too; what is kept for each picture shows in both batches.
+      guard heap < count * 512 + 131_072 else {
+        return .fail("\(heap / count) bytes of memory are kept for each picture")
+      }
       let files = growth(\.files)
       guard files < max(1, count / 2) else {
         return .fail("\(files) file descriptors stay open after \(count) pictures")
