@@ -502,7 +502,7 @@ public final class JobRun: Sendable {
     var stages: [ExecutableStage] = []
     for stage in job.stages {
       do throws(StageError) {
-        let made: any Stage
+        let made: any ReadyStage
         if let standIn, withheld.contains(stage.index) {
           made = standIn
         } else {
