@@ -99,7 +99,7 @@ enum ReportCommand {
       guard let current = PathBytes.currentFolder else {
         throw StageError("report-place", "the current folder does not exist any more", kind: .environment)
       }
-      let reader = try ReportReader(path)
+      let reader = try Pages.ReportReader(path)
       var bases = [current]
       if let folder = arguments[base] {
         bases = [current.joining(PathBytes(folder)).normalised]
@@ -136,7 +136,7 @@ enum ReportCommand {
     var status = stat()
     guard place.withCString({ stat($0, &status) }) == 0 else { return }
     guard status.st_mode & S_IFMT == S_IFREG else { throw failure("it is not a regular file") }
-    var reader = try ReportReader(report)
+    var reader = try Pages.ReportReader(report)
     while let item = try reader.next() {
       let outputs = (item["outputs"]?.arrayValue ?? []).compactMap { $0["path"]?.stringValue }
       for text in [item["input"]?.stringValue, item["movedTo"]?.stringValue].compactMap({ $0 }) + outputs {

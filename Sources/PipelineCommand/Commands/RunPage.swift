@@ -34,7 +34,7 @@ enum RunPage {
       log.screen.flush()
     }
     let written = try ReportPage.write(
-      ReportReader(adopting: descriptor, name: "the run's report"), to: place, options: options, stop: stop)
+      Pages.ReportReader(adopting: descriptor, name: "the run's report"), to: place, options: options, stop: stop)
     tell(written, name, log: { log.write(.info, "page", $0, [("path", .string(place.display))]) })
   }
 
