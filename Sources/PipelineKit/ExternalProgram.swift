@@ -129,7 +129,10 @@ public final class ProgramRunner: Sendable {
 
   /// Runs a program and waits for its end.
   ///
-  /// - Parameter isCancelled: asked some twenty times a second; true ends the program.
+  /// - Parameters:
+  ///   - isCancelled: asked some twenty times a second; true ends the program.
+  ///   - call: the arguments, and what the program reads and may take.
+  ///   - program: its path.
   /// - Throws: `program-start` where it cannot be started.
   public func run(
     _ program: ExternalProgram, _ call: ExternalProgram.Call, isCancelled: () -> Bool

@@ -14,7 +14,9 @@ public final class PrivateFolder: Sendable {
   /// A folder this young may not be locked yet.
   private static let youth = 60
 
-  /// - Parameter prefix: what the folder's name begins with.
+  /// - Parameters:
+  ///   - prefix: what the folder's name begins with.
+  ///   - parent: the folder it is made in.
   /// - Throws: `temporary-folder` of class environment.
   public init(_ prefix: String, in parent: PathBytes = PrivateFolder.parent) throws(StageError) {
     Self.removeStale(prefix, in: parent)

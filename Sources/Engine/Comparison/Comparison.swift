@@ -47,7 +47,10 @@ public struct Comparison: Sendable {
 
   /// Compares two sides, on all processors.
   ///
-  /// - Parameter threshold: the largest `PictureDifference.amount` that is let pass.
+  /// - Parameters:
+  ///   - threshold: the largest `PictureDifference.amount` that is let pass.
+  ///   - first: what was before.
+  ///   - second: what came after.
   /// - Throws: `libvips-missing` of class environment.
   public init(_ first: ComparedSide, _ second: ComparedSide, threshold: Double) throws(StageError) {
     do throws(ImagingError) { try Libvips.start() } catch {

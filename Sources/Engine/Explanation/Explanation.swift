@@ -175,6 +175,7 @@ extension JobRun {
   /// - Parameters:
   ///   - name: as the report has it, or a path.
   ///   - path: the same, absolute.
+  ///   - plan: the run's plan.
   public func identity(named name: String, at path: PathBytes, in plan: RunPlan) -> ItemIdentity? {
     for index in plan.inputs.indices {
       let input = plan.inputs[index]
@@ -186,7 +187,9 @@ extension JobRun {
   /// Takes one picture through the chain on this thread, by the same steps as a run, and keeps what it is after each
   /// stage. Nothing is written to the job's outputs, sent or paid.
   ///
-  /// - Parameter keep: given each picture, mask and encoded result with a name for its file.
+  /// - Parameters:
+  ///   - keep: given each picture, mask and encoded result with a name for its file.
+  ///   - identity: the picture.
   /// - Throws: where a stage cannot be made ready, and what `keep` throws.
   public func explain(
     _ identity: ItemIdentity, keep: (String, EncodedBytes) throws(StageError) -> Void

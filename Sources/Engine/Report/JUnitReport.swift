@@ -4,7 +4,10 @@ import PipelineKit
 extension JobRun {
   /// Writes the run as JUnit XML, one test case for each picture, atomically. Needs `keepsReport`.
   ///
-  /// - Parameter host: the machine's name.
+  /// - Parameters:
+  ///   - host: the machine's name.
+  ///   - outcome: how the run ended.
+  ///   - path: where it goes.
   /// - Throws: `report-failed` of class environment.
   public func writeJUnit(to path: PathBytes, outcome: RunOutcome, host: String) throws(StageError) {
     try AtomicFile.makeFolders(path.parent)

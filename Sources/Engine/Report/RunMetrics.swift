@@ -14,7 +14,10 @@ public struct RunMetrics: Sendable {
 
     /// Adds up the records of a run. Needs `keepsReport`.
     ///
-    /// - Parameter credits: what was spent with services.
+    /// - Parameters:
+    ///   - credits: what was spent with services.
+    ///   - outcome: how the run ended.
+    ///   - run: the run.
     /// - Throws: `report-failed` of class environment.
     public init(_ run: JobRun, _ outcome: RunOutcome, credits: Double) throws(StageError) {
       self.outcome = outcome
