@@ -38,7 +38,7 @@ public final class Browser {
     guard let program = Self.program else { throw Failure(description: "there is no Chromium here") }
     func pipe() -> (read: Int32, write: Int32) {
       var ends: [Int32] = [0, 0]
-      precondition(pipe2(&ends, O_CLOEXEC) == 0, "no pipe")
+      precondition(Glibc.pipe(&ends) == 0, "no pipe")
       // Above the numbers that the program gets them as.
       let high = ends.map { fcntl($0, F_DUPFD_CLOEXEC, 64) }
       for end in ends { close(end) }
