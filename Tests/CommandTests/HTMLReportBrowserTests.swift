@@ -229,6 +229,9 @@ struct HTMLReportBrowserTests {
       }
     }
     #expect(backgrounds[0] != backgrounds[1])
+    try browser.resize(width: 1280, height: 900)
+    try browser.evaluate("document.getElementById('list').scrollIntoView(); new Promise(requestAnimationFrame)")
+    try browser.evaluate("new Promise(requestAnimationFrame)")
     try browser.send("Accessibility.enable")
     var named = 0
     for node in try browser.send("Accessibility.getFullAXTree")["nodes"]?.arrayValue ?? []
