@@ -369,7 +369,7 @@ enum ReportAssets {
           if (output && !after && output.note) notes.push("No picture of the result: " + output.note + ".");
           stage.replaceChildren(
             pair(before, after, row[NAME], background.value, notes.join(" ") || "no picture"),
-            ...notes.map(note => make("p", { class: "soft" }, note)));
+            ...(before || after ? notes : []).map(note => make("p", { class: "soft" }, note)));
         };
         show(0);
         const left = make("div", {}, stage);

@@ -290,7 +290,9 @@ struct ReportBody {
     }
     return """
       <section aria-labelledby="run"><h2 id="run">The run</h2>
-      <dl class="panel facts">\(rows.joined())</dl></section>
+      <dl class="panel facts">
+      \(rows.joined(separator: "\n"))
+      </dl></section>
       """
   }
 

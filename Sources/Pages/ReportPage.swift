@@ -54,8 +54,8 @@ public enum ReportPage {
   /// - Parameters:
   ///   - path: absolute.
   ///   - stop: ends the making of small pictures early; the page is written all the same.
-  /// - Throws: `report-…` errors of class environment where the report cannot be read, and `output-…` where the page
-  ///   or the files beside it cannot be written.
+  /// - Throws: `report-…` errors of class environment where the report cannot be read, and `output-…` where the
+  ///   page or the files beside it cannot be written.
   public static func write(
     _ report: consuming ReportReader, to path: PathBytes, options: Options, stop: PageStop = PageStop()
   ) throws(StageError) -> Written {

@@ -27,7 +27,8 @@ import Testing
     #expect(small.width == 320)
     #expect(small.height == 32)
     #expect(small.hasAlpha)
-    #expect(Self.why(result[1])?.contains("text file") == true)
+    let why = try #require(Self.why(result[1]))
+    #expect(why.contains("text file"))
     #expect(Self.why(result[2]) == "the file is gone")
   }
 

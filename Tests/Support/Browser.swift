@@ -187,7 +187,9 @@ public final class Browser {
       "Tab": 9, "Enter": 13, "Escape": 27, "PageUp": 33, "PageDown": 34, "End": 35, "Home": 36, "ArrowLeft": 37,
       "ArrowUp": 38, "ArrowRight": 39, "ArrowDown": 40,
     ]
-    var down: [(String, JSONText)] = [("type", codes[key] == nil ? "keyDown" : "rawKeyDown"), ("key", .string(key))]
+    var down: [(String, JSONText)] = [
+      ("type", codes[key] == nil || key == "Enter" ? "keyDown" : "rawKeyDown"), ("key", .string(key)),
+    ]
     if let code = codes[key] {
       down.append(("windowsVirtualKeyCode", .integer(code)))
       if key == "Enter" { down.append(("text", "\r")) }
