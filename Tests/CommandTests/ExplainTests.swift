@@ -13,7 +13,8 @@ import Testing
   }
 
   private func stages(_ scene: Scene, _ folder: String) throws -> [JSONNode] {
-    try #require(try json(try #require(scene.folder.read(folder + "/explain.json")))["stages"]?.arrayValue)
+    let explanation = try json(try #require(scene.folder.read(folder + "/explain.json")))
+    return try #require(explanation["stages"]?.arrayValue)
   }
 
   private func files(_ stage: JSONNode?) -> [String] {
