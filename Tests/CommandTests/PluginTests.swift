@@ -52,7 +52,7 @@ struct PluginTests {
     let item = try #require(report["items"]?.arrayValue?.first)
     #expect(item["warnings"]?.arrayValue?.first?["code"]?.stringValue == "spoken")
     #expect(item["warnings"]?.arrayValue?.first?["message"]?.stringValue == "in/p00.jpg")
-    #expect(item["test.plugin.said"]?.stringValue == "hello")
+    #expect(item["facts"]?["test.plugin.said"]?.stringValue == "hello")
   }
 
   @Test func pathsAreRelativeToTheJobAndToTheFolder() throws {
@@ -161,7 +161,7 @@ struct PluginTests {
     let items = try #require(try scene.report()["items"]?.arrayValue)
     let error = try #require(items.compactMap { $0["error"] }.first)
     #expect(error["code"]?.stringValue == "refused-by-name")
-    #expect(error["message"]?.stringValue == "plugin test.plugin: the name says so")
+    #expect(error["message"]?.stringValue == "in/refused.jpg: plugin test.plugin: the name says so")
     #expect(items.count { $0["status"]?.stringValue == "done" } == 3)
   }
 
