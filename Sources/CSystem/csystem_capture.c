@@ -46,7 +46,7 @@ static void put(const char *text, long length) {
 static void copy_rest(void) {
   if (!atomic_exchange(&is_active, 0)) return;
   // A progress bar may stand in the line.
-  if (is_terminal) put("\r\033[K", 4);
+  if (is_terminal) put("\r\033[J", 4);
   char buffer[4096];
   long offset = atomic_load(&taken) - kept_bytes;
   if (offset < 0) offset = 0;
@@ -60,7 +60,7 @@ static void copy_rest(void) {
 
 // Does what is left to do in this program before it takes up again.
 static void take_up(int number) {
-  if (is_terminal) put("\r\033[K", 4);
+  if (is_terminal) put("\r\033[J", 4);
   dup2(original, 2);
   // What was not yet taken goes on with the run.
   csystem_take_up(number, captured, atomic_load(&taken));

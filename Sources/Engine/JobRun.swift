@@ -408,6 +408,9 @@ public final class JobRun: Sendable {
   /// such as loading a model.
   public var isWorking: Bool { state.withLock { $0.executor != nil } }
 
+  /// How busy the run has been so far; nil before it works on pictures.
+  public var load: RunLoad? { state.withLock { $0.executor }?.load }
+
   /// Writes the JSON report, atomically. Needs `keepsReport`.
   public func writeReport(to path: PathBytes, outcome: RunOutcome) throws(StageError) {
     try spool?.write(to: path, run: runObject(outcome), tag: values.runID)

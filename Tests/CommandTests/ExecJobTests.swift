@@ -56,8 +56,17 @@ import Testing
     let bytes = try #require(scene.folder.read("out/exiftool/a b.jpg"))
     let text = String(decoding: bytes, as: UTF8.self)
     #expect(text.contains("<rdf:li xml:lang='x-default'>a b</rdf:li>"))
-    let plain = try scene.run("run", "exiftool.json").exitCode
-    #expect(plain == 0)
+    // The same pixels as without it.
+    let job = String(decoding: scene.folder.read("exiftool.json") ?? [], as: UTF8.self)
+    let start = try #require(job.firstRange(of: "{\n      \"stage\": \"exec\""))
+    let end = try #require(job[start.lowerBound...].firstRange(of: "},"))
+    scene.folder.write(String(job[..<start.lowerBound]) + job[end.upperBound...], to: "plain.json")
+    scene.folder.write(bytes, to: "finished.jpg")
+    #expect(scene.run("run", "plain.json").exitCode == 0)
+    func pixels(_ name: String) throws -> [UInt8] {
+      try EncodedPicture(path: Array(scene.folder[name].utf8)).pixels().bytes()
+    }
+    #expect(try pixels("finished.jpg") == pixels("out/exiftool/a b.jpg"))
   }
 
   @Test("a script that changes makes the pictures anew, and one that does not leaves them alone")
@@ -94,21 +103,22 @@ import Testing
         #"{ "stage": "exec", "command": ["sh", "-c", "echo $$ > \"$1\"; exec sleep 600", "sh", "${job.dir}/pid"], "timeLimit": 900 }, { "stage": "encode", "format": "png" }"#,
       run: #"{ "graceTime": 0.2 }"#)
     let program = scene.start("run", "job.json")
-    let process = try #require(pid(scene))
-    program.signal(SIGTERM)
-    #expect(program.wait().exitCode == 143)
+    var process: Int32?
+    #expect(
+      program.wait {
+        process = pid(scene)
+        return process != nil
+      })
+    program.send(SIGTERM)
+    #expect(program.finish().exitCode == 143)
+    let number = try #require(process)
     let end = ContinuousClock.now + .seconds(10)
-    while kill(process, 0) == 0, ContinuousClock.now < end { sched_yield() }
-    #expect(kill(process, 0) != 0)
+    while kill(number, 0) == 0, ContinuousClock.now < end { sched_yield() }
+    #expect(kill(number, 0) != 0)
   }
 
   private func pid(_ scene: Scene) -> Int32? {
-    let end = ContinuousClock.now + .seconds(60)
-    while ContinuousClock.now < end {
-      let text = String(decoding: scene.folder.read("pid") ?? [], as: UTF8.self)
-      if text.hasSuffix("\n"), let process = Int32(text.dropLast()) { return process }
-      sched_yield()
-    }
-    return nil
+    let text = String(decoding: scene.folder.read("pid") ?? [], as: UTF8.self)
+    return text.hasSuffix("\n") ? Int32(text.dropLast()) : nil
   }
 }

@@ -121,6 +121,69 @@ import Testing
     #expect(screen.lines.contains { $0.hasPrefix("scene: 8 done, 1 failed of 9") })
   }
 
+  @Test func stagesStandAboveTheBarWithTheBottleneckMarked() throws {
+    let scene = try Scene(pictures: 8, side: 1200)
+    scene.job(encode: Scene.slowEncode)
+    let result = scene.run("run", "job.json", "--jobs", "1") {
+      $0.columns = 80
+      $0.environment = Self.environment
+    }
+    #expect(result.exitCode == 0)
+    let screen = TerminalScreen(result.errorBytes)
+    #expect(screen.drawn.contains { $0.hasPrefix("> encode ") && $0.hasSuffix("  compute") })
+    #expect(screen.drawn.contains { $0.hasPrefix("  decode ") })
+    #expect(screen.drawn.contains { $0.contains("/8") && $0.contains("compute (encode)") })
+    #expect(screen.widestDrawn < 80)
+    // Nothing of it is left.
+    #expect(screen.lines.count == 2, "\(screen.lines)")
+    #expect(screen.lines.last?.hasSuffix(", bottleneck compute (encode)") ?? false)
+  }
+
+  @Test func quietSaysNothingUnlessItExplainsAnExitCode() throws {
+    let scene = try Scene(pictures: 3)
+    scene.folder.write(try #require(scene.folder.read("in/p00.jpg")), to: "in/odd.png")
+    scene.job()
+    for columns in [nil, 80] {
+      let result = scene.run("run", "job.json", "--quiet") {
+        $0.columns = columns
+        $0.environment = Self.environment
+      }
+      #expect(result.exitCode == 0)
+      #expect(result.errorBytes.isEmpty, "\(result.error)")
+    }
+    scene.folder.write("no picture", to: "in/bad.jpg")
+    let failed = scene.run("run", "job.json", "--quiet")
+    #expect(failed.exitCode == 1)
+    #expect(failed.error.contains("in/bad.jpg"))
+    #expect(!failed.error.contains("odd.png"))
+  }
+
+  @Test func theMostFrequentFailureComesFirstWithWhatToTry() throws {
+    let scene = try Scene(pictures: 1)
+    scene.folder.write(Array(try #require(scene.folder.read("in/p00.jpg")).prefix(900)), to: "in/a.jpg")
+    for index in 0..<3 { scene.folder.write("no picture", to: "in/x\(index).jpg") }
+    scene.job()
+    let lines = scene.run("run", "job.json").error.split(separator: "\n").map(String.init)
+    let first = lines.firstIndex { $0.hasPrefix("failed: unsupported in stage \"decode\", 3 pictures") }
+    let second = lines.firstIndex { $0.hasPrefix("failed: damaged") }
+    #expect(try #require(first) < (try #require(second)), "\(lines)")
+    #expect(lines.count { $0.hasPrefix("  try: ") } == 2)
+  }
+
+  @Test func colorCanBeForcedAndForbidden() throws {
+    let scene = try Scene(pictures: 1)
+    scene.folder.write("no picture", to: "in/bad.jpg")
+    scene.job()
+    func isColored(_ more: [String: String]) -> Bool {
+      scene.run("run", "job.json") { $0.environment = Self.environment.merging(more) { $1 } }
+        .error.contains("\u{1B}[1;31m")
+    }
+    #expect(!isColored([:]))
+    #expect(isColored(["CLICOLOR_FORCE": "1"]))
+    #expect(!isColored(["CLICOLOR_FORCE": "0"]))
+    #expect(!isColored(["CLICOLOR_FORCE": "1", "NO_COLOR": "1"]))
+  }
+
   @Test func noColorAndCIAreRespected() throws {
     let scene = try Scene(pictures: 3)
     scene.folder.write("no picture", to: "in/bad.jpg")
@@ -136,7 +199,7 @@ import Testing
     #expect(run([:]).error.contains("\u{1B}[1;31mfailed"))
     let plain = run(["NO_COLOR": "1"])
     #expect(!plain.error.contains("\u{1B}[1;31m"))
-    #expect(plain.error.contains("\r\u{1B}[K"))
+    #expect(plain.error.contains("\r\u{1B}[J"))
     for other in [run(["CI": "true"]), run(["TERM": "dumb"]), run([:], "--no-progress"), run([:], "--log-format=json")]
     {
       #expect(!other.error.contains("\u{1B}[K"))

@@ -265,27 +265,27 @@ extension [UInt8] {
   }
 }
 
-/// A terminal as far as a program that redraws one line needs it: what stands on its lines in the end, and every state
-/// its last line was left in.
+/// A terminal as far as a program that redraws its last lines needs it: what stands on its lines in the end, and every
+/// state that its last lines were left in.
 public struct TerminalScreen: Sendable {
   public private(set) var lines: [String] = []
-  /// The bottom line each time the cursor went back to its beginning.
+  /// The lines from the cursor to the bottom, each time it went back to the beginning of one.
   public private(set) var drawn: [String] = []
   /// The most columns that a line which was redrawn has had.
   public private(set) var widestDrawn = 0
 
   public init(_ bytes: [UInt8]) {
-    var line: [Character] = []
-    var column = 0
+    var rows: [[Character]] = [[]]
+    var (row, column) = (0, 0)
     var characters = Array(String(decoding: bytes, as: UTF8.self).replacing("\r\n", with: "\n"))[...]
     while let character = characters.popFirst() {
       switch character {
       case "\n", "\r\n":
-        lines.append(String(line))
-        line = []
+        row += 1
+        if row == rows.count { rows.append([]) }
         column = 0
       case "\r":
-        if !line.isEmpty {
+        for line in rows[row...] where !line.isEmpty {
           drawn.append(String(line))
           widestDrawn = max(widestDrawn, line.count)
         }
@@ -293,12 +293,21 @@ public struct TerminalScreen: Sendable {
       case "\u{1B}":
         let sequence = characters.prefix { !$0.isLetter }
         characters = characters.dropFirst(sequence.count)
-        if characters.popFirst() == "K" { line.removeLast(max(0, line.count - column)) }
+        switch characters.popFirst() {
+        case "A": row = max(0, row - (Int(String(sequence.dropFirst())) ?? 1))
+        case "J":
+          rows.removeLast(rows.count - row - 1)
+          rows[row].removeLast(max(0, rows[row].count - column))
+        case "K": rows[row].removeLast(max(0, rows[row].count - column))
+        default: break
+        }
       default:
-        if column < line.count { line[column] = character } else { line.append(character) }
+        while rows[row].count < column { rows[row].append(" ") }
+        if column < rows[row].count { rows[row][column] = character } else { rows[row].append(character) }
         column += 1
       }
     }
-    if !line.isEmpty { lines.append(String(line)) }
+    if rows.last?.isEmpty ?? false { rows.removeLast() }
+    lines = rows.map { String($0) }
   }
 }

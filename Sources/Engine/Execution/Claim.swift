@@ -9,6 +9,8 @@ final class Claim: Sendable {
   private let state = Mutex(State.running)
   let item: ItemRun
   private let end: Mutex<ContinuousClock.Instant>
+  /// Since when the item's progress says nothing.
+  private let told = Mutex(ContinuousClock.now)
   /// The stage being worked on, for the message when the time is over.
   private let stage = Atomic<Int>(0)
 
@@ -23,6 +25,9 @@ final class Claim: Sendable {
   /// Gives the item more time: it has waited on purpose.
   func extend(by duration: Duration) { end.withLock { $0 += duration } }
 
+  /// What the worker has spent on the item since its progress was last noted.
+  var untold: Duration { told.withLock { .now - $0 } }
+
   var currentStage: Int {
     get { stage.load(ordering: .relaxed) }
     set { stage.store(newValue, ordering: .relaxed) }
@@ -35,6 +40,7 @@ final class Claim: Sendable {
     state.withLock { state in
       guard state == .running else { return false }
       change()
+      told.withLock { $0 = .now }
       return true
     }
   }

@@ -153,6 +153,8 @@ final class Executor: Sendable {
   private let history: RunHistory?
   let services: ServiceDesk?
   private let children: Mutex<ChildLane?> = Mutex(nil)
+  /// What each stage has done so far.
+  private let works: Mutex<[RunLoad.StageWork]>
 
   /// - Parameters:
   ///   - past: what became of items before a crash; needs a journal and a launcher.
@@ -191,6 +193,34 @@ final class Executor: Sendable {
     laneWidths = Self.widths(of: stages, configuration)
     admissionLimit = laneWidths.values.reduce(configuration.computeWorkers, +)
     tree = ChainTree(stages)
+    works = Mutex(
+      stages.map { RunLoad.StageWork(label: $0.label, lane: $0.plan.lane, opensInputs: $0.plan.opensInputs) })
+  }
+
+  /// How busy the run has been so far.
+  var load: RunLoad {
+    let open = lanes.withLock { $0 }
+    var queues: [RunLoad.Queue] = []
+    var inFlight = state.withLock { Array($0.inFlight.values) }.reduce(Duration.zero) { sum, run in
+      sum + run.progress.withLock { $0.spent }
+    }
+    for (key, _) in laneWidths.sorted(by: { $0.key.name < $1.key.name }) {
+      guard let lane = open[key] else { continue }
+      let load = lane.load
+      var (kind, stage): (Lane, String?) = (.compute, nil)
+      switch key {
+      case .compute: break
+      case .storage: kind = .storage
+      case .network(let index): (kind, stage) = (.network, stages[index].label)
+      }
+      queues.append(
+        RunLoad.Queue(
+          lane: kind, stage: stage, workers: load.workers, busySeconds: load.busySeconds, waiting: load.waiting))
+      for (_, claim) in lane.claims { inFlight += claim.untold }
+    }
+    return RunLoad(
+      elapsed: (ContinuousClock.now - started) / .seconds(1), cpuSeconds: Machine.usage.cpuSeconds, queues: queues,
+      stages: works.withLock { $0 }, secondsInFlight: inFlight / .seconds(1), waitingForMemory: budget.waitingCount)
   }
 
   /// Works through all items; returns when the last has ended or the run was stopped.
@@ -444,6 +474,14 @@ final class Executor: Sendable {
     // A stage that did not work has no time in the report.
     if case .passedOver = step {} else { progress.note(duration, of: stage.label) }
     guard let step else { return }
+    if case .passedOver = step {
+    } else {
+      let seconds = (progress.timings.last?.milliseconds ?? 0) / 1000
+      works.withLock { works in
+        works[index].ended += 1
+        works[index].seconds += seconds
+      }
+    }
     progress.isTimed = false
     let mattes = context.journal.snapshot.mattes
     if mattes.count > before { progress.way.matte = mattes.last }

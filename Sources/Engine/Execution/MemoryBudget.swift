@@ -17,6 +17,9 @@ final class MemoryBudget: Sendable {
 
   init(limit: Int) { self.limit = limit }
 
+  /// Items that wait to be let in.
+  var waitingCount: Int { state.withLock { $0.waiting.count } }
+
   /// Reserves bytes for an item, or remembers it to be let in later.
   func reserve(_ bytes: Int, for item: ItemRun) -> Bool {
     state.withLock { state in

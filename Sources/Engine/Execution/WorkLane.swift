@@ -29,6 +29,16 @@ final class WorkLane: Sendable {
     var idle: [Worker] = []
     var workers: [Worker] = []
     var abandoned = 0
+    /// The time of all workers together in which they had an item, up to `counted`.
+    var busy = Duration.zero
+    var counted = ContinuousClock.now
+
+    /// Brings `busy` up to now; to be called before a worker lies down or gets up.
+    mutating func count() {
+      let now = ContinuousClock.now
+      busy += (now - counted) * (workers.count - idle.count)
+      counted = now
+    }
   }
 
   let name: String
@@ -50,6 +60,7 @@ final class WorkLane: Sendable {
     let worker: Worker? = state.withLock { state in
       state.sequence += 1
       state.waiting.push(Entry(item: item, stage: stage, sequence: state.sequence), before: Self.precedes)
+      state.count()
       return state.idle.popLast()
     }
     if let worker { start(worker) }
@@ -77,6 +88,14 @@ final class WorkLane: Sendable {
   var claims: [(Worker, Claim)] {
     state.withLock { $0.workers }.compactMap { worker in
       worker.claim.withLock { $0 }.map { (worker, $0) }
+    }
+  }
+
+  /// How many workers there are, how long all of them together have had an item, and how many items wait for one.
+  var load: (workers: Int, busySeconds: Double, waiting: Int) {
+    state.withLock { state in
+      state.count()
+      return (state.workers.count, state.busy / .seconds(1), state.waiting.count)
     }
   }
 
@@ -110,6 +129,7 @@ final class WorkLane: Sendable {
     state.withLock { state in
       guard !worker.isAbandoned.load(ordering: .sequentiallyConsistent) else { return nil }
       if let entry = state.waiting.pop(before: Self.precedes) { return entry.item }
+      state.count()
       state.idle.append(worker)
       return nil
     }

@@ -1,3 +1,5 @@
+import Engine
+
 /// How far a run has come.
 struct Progress: Sendable, Hashable {
   var finished = 0
@@ -8,6 +10,9 @@ struct Progress: Sendable, Hashable {
   var perSecond: Double?
   var secondsLeft: Double?
   var isStopping = false
+  /// What holds the run up, where that is plain.
+  var bottleneck: RunLoad.Bottleneck?
+  var stages: [StageLine] = []
 
   /// The line for logs: `412 of 1000 done, 3 failed, 11.2/s, about 53 s left`.
   var sentence: String {
@@ -15,7 +20,17 @@ struct Progress: Sendable, Hashable {
     if failed > 0 { parts.append("\(failed) failed") }
     if let perSecond { parts.append(Wording.rate(perSecond)) }
     if let secondsLeft, !isStopping { parts.append("about \(Wording.wholeDuration(secondsLeft)) left") }
+    if let bottleneck, !isStopping { parts.append("bottleneck \(bottleneck.text)") }
     return parts.joined(separator: ", ")
+  }
+
+  /// The lines that are redrawn: stages where there is room, and the bar below them.
+  ///
+  /// - Parameter height: rows of the terminal.
+  func block(width: Int, height: Int, color: Bool) -> [String] {
+    // Most of the window is for messages.
+    let most = isStopping ? 0 : min(8, (height - 4) / 2)
+    return StageLine.text(stages, width: width, most: most, color: color) + [bar(width: width, color: color)]
   }
 
   /// The line that is redrawn, at most `width - 1` columns: the last column is left free, since terminals differ in
@@ -39,6 +54,7 @@ struct Progress: Sendable, Hashable {
       parts.append((Wording.clock(secondsLeft) + " left", 2, nil))
     }
     parts.append((Wording.clock(elapsed), 6, nil))
+    if let bottleneck, !isStopping { parts.append((bottleneck.text, 7, nil)) }
 
     let leastBar = 10
     func columns() -> Int {

@@ -1,3 +1,4 @@
+import Digest
 // Dispatch sources may be used from any thread; on Linux their types do not say so.
 @preconcurrency import Dispatch
 import Engine
@@ -14,6 +15,12 @@ final class RunConsole: RunObserver {
     var workLeft = 0
     var tally = RunTally()
     var rate = RateEstimate()
+    var remaining = RemainingTime()
+    var run: JobRun?
+    /// Looks at the load, half a second apart, over the last few seconds.
+    var loads: [RunLoad] = []
+    /// What held the whole run up.
+    var bottleneck: RunLoad.Bottleneck?
     var decided: Set<Int> = []
     var lastLine = 0.0
     var lastTenth = 0
@@ -37,6 +44,9 @@ final class RunConsole: RunObserver {
   /// Lines at steps of a tenth come no faster than this.
   private static let leastInterval = 2.0
   private static let mostLibraryLines = 5
+  /// Seconds between two looks at the load that are kept, and how many are.
+  private static let loadInterval = 0.5
+  private static let mostLoads = 11
   private static let mostSuspectsNamed = 8
 
   /// - Parameter elapsed: seconds since the run began, where the program has crashed in it.
@@ -91,8 +101,31 @@ final class RunConsole: RunObserver {
       state.progress.total = plan.inputs.count
       state.workLeft = plan.workCount
       state.decided = Set(plan.decisions.keys)
+      state.remaining = RemainingTime(count: plan.inputs.count, toDo: plan.workCount)
+      state.run = run
     }
     startTimer()
+    if showsProgress { lookAtSizes(plan) { _ in false } }
+  }
+
+  /// Tells the forecast how large the files are, beside the run: a slow file system must not hold it up.
+  private func lookAtSizes(_ plan: RunPlan, except hasEnded: @escaping @Sendable (Int) -> Bool) {
+    DispatchQueue(label: "pipeline.sizes", qos: .utility).async { [weak self] in
+      for start in stride(from: 0, to: plan.inputs.count, by: 256) {
+        var found: [(index: Int, kind: String, bytes: Double?)] = []
+        for index in start..<min(start + 256, plan.inputs.count) where plan.decisions[index] == nil && !hasEnded(index)
+        {
+          let input = plan.inputs[index]
+          let stamp = input.remote.map(\.version) ?? FileStamp.of(input.path)
+          let kind = input.name.fileExtension.string?.lowercased() ?? ""
+          found.append((index, kind, stamp.map { Double($0.size) }))
+        }
+        guard let self, !state.withLock({ $0.isOver }) else { return }
+        state.withLock { state in
+          for item in found { state.remaining.expect(item.index, kind: item.kind, bytes: item.bytes) }
+        }
+      }
+    }
   }
 
   /// Goes on showing a run after the program has crashed in it.
@@ -108,6 +141,8 @@ final class RunConsole: RunObserver {
       state.decided = Set(plan.decisions.keys)
       state.worked = state.progress.finished - state.decided.count { past.hasEnded($0) }
       state.workLeft = plan.workCount - state.worked
+      state.remaining = RemainingTime(count: plan.inputs.count, toDo: state.workLeft)
+      state.run = run
     }
     let signal = past.crashCause
     let names = past.suspectNames.map(\.printable)
@@ -128,6 +163,7 @@ final class RunConsole: RunObserver {
         ("items", .array(past.suspectNames.map { .string($0.display) })),
       ])
     startTimer()
+    if showsProgress { lookAtSizes(plan) { past.hasEnded($0) } }
   }
 
   private func startTimer() {
@@ -144,7 +180,10 @@ final class RunConsole: RunObserver {
       if record.status == .failed { state.progress.failed += 1 }
       if !state.decided.contains(record.index) {
         state.workLeft -= 1
-        if record.status != .notAttempted { state.worked += 1 }
+        let isTried = record.status != .notAttempted
+        if isTried { state.worked += 1 }
+        let spent = record.timings.reduce(0) { $0 + $1.milliseconds } / 1000
+        state.remaining.ended(record.index, seconds: isTried ? spent : nil)
       }
     }
     switch record.status {
@@ -168,23 +207,35 @@ final class RunConsole: RunObserver {
   func end() {
     timer.cancel()
     // A tick that is under way must not draw the bar again.
-    queue.sync { state.withLock { $0.isOver = true } }
+    let run = queue.sync {
+      state.withLock { state in
+        state.isOver = true
+        return state.run
+      }
+    }
+    if let load = run?.load {
+      state.withLock { state in
+        state.run = nil
+        if load.elapsed >= Self.leastInterval { state.bottleneck = load.bottleneck(since: load.beginning) }
+      }
+    }
     takeLibraryLines(all: true)
     log.screen.show(bar: nil)
   }
 
   func summarise(_ outcome: RunOutcome, jobName: String, reportPath: String?) {
-    let (tally, worked, count, last) = state.withLock {
-      ($0.tally, $0.worked, $0.libraryCount, $0.libraryLast)
+    let (tally, worked, count, last, bottleneck) = state.withLock {
+      ($0.tally, $0.worked, $0.libraryCount, $0.libraryLast, $0.bottleneck)
     }
     let summary = RunSummary(
       jobName: jobName, outcome: outcome, tally: tally, worked: worked, libraryLines: (count, last),
-      reportPath: reportPath, isQuiet: log.isQuiet)
+      reportPath: reportPath, isQuiet: log.isQuiet, bottleneck: bottleneck)
     let fields: [(String, JSONText)] = [
       ("exitCode", .integer(Int(outcome.exitCode))), ("counts", outcome.counts.json),
       ("wallSeconds", .number(outcome.wallSeconds)), ("cpuSeconds", .number(outcome.cpuSeconds)),
       ("peakBytes", .integer(outcome.peakBytes)), ("crashes", .integer(outcome.crashes)),
-      ("libraryLines", .integer(count)),
+      ("libraryLines", .integer(count)), ("bottleneck", bottleneck.map { .string($0.kind.rawValue) } ?? nil),
+      ("bottleneckStage", bottleneck?.stage.map { .string($0) } ?? nil),
       (
         "finishErrors",
         .array(outcome.finishErrors.map { .object([("code", .string($0.code)), ("message", .string($0.message))]) })
@@ -244,11 +295,14 @@ final class RunConsole: RunObserver {
     takeLibraryLines(all: false)
     guard showsProgress else { return }
     let now = seconds
+    let load = state.withLock { $0.run }?.load
     let (progress, isDue, isOver) = state.withLock { state in
-      state.rate.update(at: now, count: state.worked, remaining: state.workLeft)
+      state.rate.update(at: now, count: state.worked)
+      state.remaining.update(at: now, inFlight: load?.secondsInFlight ?? 0)
       state.progress.elapsed = now
       state.progress.perSecond = state.rate.perSecond
-      state.progress.secondsLeft = state.rate.secondsLeft
+      state.progress.secondsLeft = state.workLeft > 0 ? state.remaining.secondsLeft : nil
+      if let load { Self.look(load, &state) }
       let tenth = state.progress.finished * 10 / max(1, state.progress.total)
       let since = now - state.lastLine
       let isDue =
@@ -263,7 +317,8 @@ final class RunConsole: RunObserver {
     guard !isOver else { return }
     let screen = log.screen
     if showsBar {
-      screen.show(bar: progress.bar(width: screen.terminal.width, color: screen.terminal.usesColor))
+      let terminal = screen.terminal
+      screen.show(bar: progress.block(width: terminal.width, height: terminal.height, color: terminal.usesColor))
     } else if isDue {
       log.write(
         .info, "progress", progress.sentence,
@@ -271,8 +326,20 @@ final class RunConsole: RunObserver {
           ("finished", .integer(progress.finished)), ("total", .integer(progress.total)),
           ("failed", .integer(progress.failed)), ("perSecond", progress.perSecond.map { .number($0) } ?? nil),
           ("secondsLeft", progress.secondsLeft.map { .number($0) } ?? nil),
+          ("bottleneck", progress.bottleneck.map { .string($0.kind.rawValue) } ?? nil),
+          ("bottleneckStage", progress.bottleneck?.stage.map { .string($0) } ?? nil),
         ])
     }
+  }
+
+  /// What the last few seconds say about the stages.
+  private static func look(_ load: RunLoad, _ state: inout State) {
+    if let last = state.loads.last, load.elapsed - last.elapsed < loadInterval { return }
+    state.loads.append(load)
+    if state.loads.count > mostLoads { state.loads.removeFirst() }
+    guard let first = state.loads.first, load.elapsed - first.elapsed >= 2 * loadInterval else { return }
+    state.progress.bottleneck = load.bottleneck(since: first)
+    state.progress.stages = StageLine.lines(load, since: first, state.progress.bottleneck)
   }
 
   private func takeLibraryLines(all: Bool) {

@@ -12,6 +12,8 @@ struct RunSummary: Sendable {
   var reportPath: String?
   /// Only what explains an exit code other than 0.
   var isQuiet: Bool
+  /// What held the run up.
+  var bottleneck: RunLoad.Bottleneck?
 
   func lines(color: Bool) -> [String] {
     func paint(_ text: String, _ code: String) -> String { color ? "\u{1B}[\(code)m\(text)\u{1B}[0m" : text }
@@ -76,7 +78,8 @@ struct RunSummary: Sendable {
     var line = "\(Wording.oneLine(jobName)): \(parts.joined(separator: ", ")) of \(counts.total)"
     line += " in \(Wording.duration(outcome.wallSeconds))"
     if counts[.done] > 0, outcome.wallSeconds > 0 { line += ", \(Wording.rate(Double(worked) / outcome.wallSeconds))" }
-    return line + ", peak memory \(Wording.bytes(outcome.peakBytes))"
+    line += ", peak memory \(Wording.bytes(outcome.peakBytes))"
+    return line + (bottleneck.map { ", bottleneck \($0.text)" } ?? "")
   }
 
   private static func name(_ status: ItemStatus) -> String {

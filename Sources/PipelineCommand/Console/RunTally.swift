@@ -32,7 +32,14 @@ struct RunTally: Sendable {
   /// A run whose failures are all different is not listed without end.
   private static let mostGroups = 200
 
-  private(set) var failures: [FailureGroup] = []
+  private var groups: [FailureGroup] = []
+  /// The most frequent first; of those as frequent, the one met first.
+  var failures: [FailureGroup] {
+    groups.enumerated().sorted { left, right in
+      left.element.count != right.element.count
+        ? left.element.count > right.element.count : left.offset < right.offset
+    }.map(\.element)
+  }
   private(set) var warnings: [WarningGroup] = []
   /// The first pictures that were put aside for a person, with the reasons.
   private(set) var reviews: [(input: String, reason: String)] = []
@@ -52,20 +59,20 @@ struct RunTally: Sendable {
       let stage = record.failedStage
       // What to try belongs to the group: pictures over different limits need different words.
       let key = "\(record.status.rawValue)\u{0}\(code)\u{0}\(stage ?? "")\u{0}\(record.error?.hint ?? "")"
-      guard failurePlaces[key] != nil || failures.count < Self.mostGroups else {
+      guard failurePlaces[key] != nil || groups.count < Self.mostGroups else {
         otherFailures += 1
         break
       }
-      let place = failurePlaces[key] ?? failures.count
-      if place == failures.count {
-        failures.append(FailureGroup(status: record.status, code: code, stage: stage))
+      let place = failurePlaces[key] ?? groups.count
+      if place == groups.count {
+        groups.append(FailureGroup(status: record.status, code: code, stage: stage))
         failurePlaces[key] = place
       }
-      failures[place].count += 1
-      if failures[place].examples.count < Self.mostExamples {
-        failures[place].examples.append((input, Self.message(of: record)))
+      groups[place].count += 1
+      if groups[place].examples.count < Self.mostExamples {
+        groups[place].examples.append((input, Self.message(of: record)))
       }
-      if failures[place].hint == nil { failures[place].hint = record.error?.hint }
+      if groups[place].hint == nil { groups[place].hint = record.error?.hint ?? FailureHint.text(for: code) }
     case .review:
       reviewCount += 1
       if reviews.count < Self.mostExamples { reviews.append((input, record.reason ?? "")) }

@@ -3,19 +3,19 @@ import Dispatch
 import Glibc
 import Synchronization
 
-/// Lines for people, and one line below them that is redrawn.
+/// Lines for people, and a few lines below them that are redrawn.
 ///
 /// Writing happens on a queue of its own: a terminal that is stopped, or a reader that is slow, holds up neither the
 /// run nor its deadlines.
 final class Screen: Sendable {
   private struct State {
     var lines: [UInt8] = []
-    var bar: String?
+    var bar: [String]?
     var dropped = 0
     var isScheduled = false
   }
   private struct Drawn {
-    var bar: String?
+    var bar: [String]?
     /// The reader is gone: nothing is written any more.
     var isDead = false
   }
@@ -67,8 +67,8 @@ final class Screen: Sendable {
     }
   }
 
-  /// Draws the bar, or erases it.
-  func show(bar: String?) { change { $0.bar = bar } }
+  /// Draws the lines of the bar, each shorter than the screen is wide, or erases them.
+  func show(bar: [String]?) { change { $0.bar = bar } }
 
   /// Waits until everything is written.
   func flush() { queue.sync { draw() } }
@@ -95,17 +95,31 @@ final class Screen: Sendable {
       let hasJournaled = isJournaled && csystem_lines_waiting() > 0
       guard !drawn.isDead, hasJournaled || !lines.isEmpty || bar != drawn.bar else { return }
       var bytes: [UInt8] = []
-      if drawn.bar != nil, hasJournaled || !lines.isEmpty || bar == nil { bytes += "\r\u{1B}[K".utf8 }
+      if drawn.bar != nil {
+        bytes += (hasJournaled || !lines.isEmpty || bar == nil ? "\r\u{1B}[J" : "\r").utf8
+      }
       if hasJournaled {
         guard put(bytes[...], &drawn), drawJournaled(&drawn) else { return }
         bytes = []
       }
       bytes += lines
       if dropped > 0 { bytes += "(\(dropped) lines were dropped: they came faster than they were read)\n".utf8 }
-      if let bar { bytes += "\r\(bar)\u{1B}[K".utf8 }
+      if let bar { bytes += Self.drawing(bar).utf8 }
       drawn.bar = bar
       _ = put(bytes[...], &drawn)
     }
+  }
+
+  /// Lines to be drawn from where the cursor is, which ends where it began.
+  ///
+  /// At the top and not at the end: when a window gets narrower it breaks rows anew, and nobody knows how many there are
+  /// then, but the cursor stays with its row. Until the program hears of it rows may be too long, so none is broken while
+  /// it is drawn. They are overwritten and not erased first, so that nothing flickers; what was longer or lower goes
+  /// afterwards.
+  private static func drawing(_ lines: [String]) -> String {
+    let rows = lines.map { $0 + "\u{1B}[K" }.joined(separator: "\r\n")
+    let up = lines.count > 1 ? "\u{1B}[\(lines.count - 1)A" : ""
+    return "\u{1B}[?7l" + rows + "\u{1B}[J\u{1B}[?7h" + up + "\r"
   }
 
   /// False when the reader is gone.

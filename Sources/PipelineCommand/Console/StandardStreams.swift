@@ -94,7 +94,9 @@ struct Terminal: Sendable {
     let canRedraw = isTerminal && term != nil && term != "dumb"
     let ci = variable("CI")
     isInteractive = canRedraw && (ci == nil || ci == "false")
-    usesColor = canRedraw && variable("NO_COLOR") == nil
+    // The conventions of no-color.org and bixense.com/clicolors: what forbids goes before what forces.
+    let forces = variable("CLICOLOR_FORCE").map { $0 != "0" } ?? false
+    usesColor = variable("NO_COLOR") == nil && (forces || canRedraw && variable("CLICOLOR") != "0")
   }
 
   /// The same screen by another descriptor, when its own is used for something else.
@@ -110,6 +112,13 @@ struct Terminal: Sendable {
     if isTerminal, ioctl(descriptor, UInt(TIOCGWINSZ), &size) == 0, size.ws_col > 0 { return Int(size.ws_col) }
     if let columns = getenv("COLUMNS").flatMap({ Int(String(cString: $0)) }), columns > 0 { return columns }
     return 80
+  }
+
+  /// Rows now; 24 where nothing tells.
+  var height: Int {
+    var size = winsize()
+    if isTerminal, ioctl(descriptor, UInt(TIOCGWINSZ), &size) == 0, size.ws_row > 0 { return Int(size.ws_row) }
+    return 24
   }
 
   /// Columns for findings with their source lines.

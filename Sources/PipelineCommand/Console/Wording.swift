@@ -25,6 +25,13 @@ enum Wording {
     return oneDecimal(perSecond * 60) + "/min"
   }
 
+  /// A short time with its unit: `41 ms`, `1.2 s`, `3 min 4 s`.
+  static func span(_ seconds: Double) -> String {
+    if seconds < 0.0095 { return oneDecimal(max(0, seconds) * 1000) + " ms" }
+    if seconds < 0.9995 { return "\(Int((seconds * 1000).rounded())) ms" }
+    return duration(seconds)
+  }
+
   /// `0.4 s`, `3 s`, `53 s`, `1 min 29 s`, `2 h 5 min`.
   static func duration(_ seconds: Double) -> String {
     if seconds < 9.95, seconds != seconds.rounded() { return oneDecimal(max(0, seconds)) + " s" }
