@@ -31,8 +31,11 @@ import Testing
     return try Image(width: width, height: height, bands: 3, bytes: bytes)
   }
 
-  private func jpeg(_ image: Image, _ quality: Int) throws -> [UInt8] {
-    try image.encoded(.jpeg(.init(quality: quality))).array
+  private func jpeg(
+    _ image: Image, _ quality: Int, chroma: EncodeOptions.Chroma = .full
+  ) throws -> [UInt8] {
+    // Colour as fine at both qualities: below 90 it would be coarser by itself.
+    try image.encoded(.jpeg(.init(quality: quality, chroma: chroma))).array
   }
 
   private func compare(_ scene: Scene, _ arguments: String...) -> ProgramResult {
@@ -98,9 +101,9 @@ import Testing
         bytes: EncodedBytes(TemporaryFolder.read(try #require(Self.photos) + "/" + name) ?? [])
       )
       .pixels().withoutAlpha()
-      scene.folder.write(try jpeg(image, 90), to: "a/\(name).jpg")
-      scene.folder.write(try jpeg(image, 85), to: "b/\(name).jpg")
-      scene.folder.write(try jpeg(image, 25), to: "c/\(name).jpg")
+      scene.folder.write(try jpeg(image, 90, chroma: .auto), to: "a/\(name).jpg")
+      scene.folder.write(try jpeg(image, 85, chroma: .auto), to: "b/\(name).jpg")
+      scene.folder.write(try jpeg(image, 25, chroma: .auto), to: "c/\(name).jpg")
     }
     let near = compare(scene, "a", "b", "--format", "json")
     #expect(near.exitCode == 0, "\(near.output)")

@@ -54,7 +54,7 @@ import Testing
     #expect(scene.folder.read(folder + "/" + encoded) == scene.folder.read("out/p01.webp"))
     let page = String(decoding: try #require(scene.folder.read(folder + "/index.html")), as: UTF8.self)
     for stage in stages { #expect(page.contains(try #require(stage["stage"]?.stringValue))) }
-    for name in stages.flatMap(files) { #expect(page.contains("href=\"\(name)\""), "\(name)") }
+    for name in stages.flatMap(files) { #expect(page.contains("href=\"./\(name)\""), "\(name)") }
   }
 
   @Test func allTailsAreShown() throws {

@@ -59,7 +59,7 @@ struct JUnitWriter {
     let properties: [(String, String?)] = [
       ("run", run.values.runID), ("job.file", run.job.file), ("version", run.options.programVersion),
       ("workers", "\(outcome.workers)"), ("exitCode", "\(outcome.exitCode)"), ("stop", outcome.stop?.text),
-      ("shard", run.options.shard?.label),
+      ("shard", run.options.shard.map { "\($0.index)/\($0.count)" }),
     ]
     for case (let name, let value?) in properties {
       put("<property\(XMLText.attributes([("name", name), ("value", value)]))/>\n")

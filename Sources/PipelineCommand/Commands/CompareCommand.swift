@@ -6,7 +6,7 @@ import PipelineKit
 /// `pipeline compare A B`.
 enum CompareCommand {
   private static let threshold = Option<Double>(
-    "threshold", "NUMBER", help: "how different a picture may look; see above (default 5)",
+    "threshold", "NUMBER", help: "how different a picture may look; see above (default 6)",
     expected: "a number from 0 to 100"
   ) { text in Double(text).flatMap { (0...100).contains($0) ? $0 : nil } }
   private static let html = Option<String>.text(
@@ -14,7 +14,7 @@ enum CompareCommand {
   private static let state = Option<String>.text(
     "state", "DIR", help: "the state folder that knows the runs (default .pipeline in the current folder)")
 
-  static let defaultThreshold = 5.0
+  static let defaultThreshold = 6.0
 
   static let command = Command(
     name: "compare", summary: "compares the pictures of two runs or two folders",
@@ -25,7 +25,7 @@ enum CompareCommand {
       "--threshold is about the worst part of a picture, not about its mean, so that a spot is found in a large picture "
         + "too. The colours of cells of 4 by 4 pixels are compared by CIEDE2000, where 1 is just seen side by side; the "
         + "worst window of 8 by 8 pixels counts. So does the worst change in opacity, in percent, and what is lost in "
-        + "structure all over the picture: 40 for each 1 that the structural similarity is below 1. At 5 another quality of "
+        + "structure all over the picture: 40 for each 1 that the structural similarity is below 1. At 6 another quality of "
         + "the same encoder passes as a rule, JPEG 85 instead of 90 for instance; what somebody would see does not. 0 "
         + "lets pass what is the same in every pixel, such as other metadata.",
       "Pictures of other sizes, with other numbers of frames, or that cannot be read are differences.",

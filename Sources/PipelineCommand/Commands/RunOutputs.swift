@@ -35,7 +35,7 @@ final class RunOutputs {
     isQuiet = arguments[RunCommand.quiet]
     annotations = Annotations(arguments[Annotations.option], logIsJSON: format == .json)
     jobFile = arguments.operands[0]
-    shard = try JobOptions.shard(arguments)?.label
+    shard = try JobOptions.shard(arguments).map { "\($0.index)/\($0.count)" }
     var seen: [PathBytes: String] = [:]
     for option in [RunCommand.report, RunCommand.html, Self.junit, Self.metrics] {
       guard let text = arguments[option] else { continue }
