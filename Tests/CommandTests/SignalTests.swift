@@ -68,7 +68,7 @@ import Testing
   }
 
   @Test func theWordsOfACrashArrive() throws {
-    let scene = try Scene(pictures: 10, side: 600)
+    let scene = try Scene(pictures: 8, side: 300)
     scene.job(encode: Scene.slowEncode)
     let program = scene.start("run", "job.json", "--no-progress") { settings in
       settings.environment = ["SWIFT_BACKTRACE": "enable=no", "PATH": "/usr/bin:/bin"]
@@ -132,7 +132,7 @@ import Testing
     let screen = TerminalScreen(result.errorBytes)
     #expect(screen.drawn.contains { $0.hasPrefix("> encode ") && $0.hasSuffix("  compute") })
     #expect(screen.drawn.contains { $0.hasPrefix("  decode ") })
-    #expect(screen.drawn.contains { $0.contains("/10") && $0.contains("compute (encode)") })
+    #expect(screen.drawn.contains { $0.contains("/8") && $0.contains("compute (encode)") })
     #expect(screen.widestDrawn < 80)
     // Nothing of it is left.
     #expect(screen.lines.count == 2, "\(screen.lines)")
