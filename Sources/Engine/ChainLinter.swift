@@ -122,6 +122,8 @@ struct ChainLinter {
         expected: "a picture without \(refusal.traits.names.joined(separator: " or "))",
         found: refusal.traits.intersection(traits).names.joined(separator: " and "), hint: refusal.hint)
     }
+    // A stage that works on what was encoded has made use of it.
+    if plan.accepts.contains(.encoded) { state.pendingEncode = nil }
     if plan.produces.contains(.encoded) || plan.removes.contains(.encoded), let encode = state.pendingEncode {
       // Where the stage may be passed over, what was encoded is there for those that come after.
       if stage.condition == nil || stage.condition == encode.condition {

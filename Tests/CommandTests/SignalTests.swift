@@ -68,7 +68,7 @@ import Testing
   }
 
   @Test func theWordsOfACrashArrive() throws {
-    let scene = try Scene(pictures: 8, side: 1200)
+    let scene = try Scene(pictures: 8, side: 300)
     scene.job(encode: Scene.slowEncode)
     let program = scene.start("run", "job.json", "--no-progress") { settings in
       settings.environment = ["SWIFT_BACKTRACE": "enable=no", "PATH": "/usr/bin:/bin"]

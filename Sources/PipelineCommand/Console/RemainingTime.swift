@@ -20,8 +20,12 @@ struct RemainingTime: Sendable {
     /// Open items whose size is not known.
     var unsized = 0
 
-    mutating func add(bytes x: Double, seconds y: Double) {
-      count += 1
+    /// - Parameter memory: the number of items after which one counts for little more than a third.
+    mutating func add(bytes x: Double, seconds y: Double, memory: Double) {
+      let decay = 1 - 1 / memory
+      count = count * decay + 1
+      (bytes, seconds) = (bytes * decay, seconds * decay)
+      (squares, products) = (squares * decay, products * decay)
       bytes += x
       seconds += y
       squares += x * x
@@ -30,14 +34,15 @@ struct RemainingTime: Sendable {
 
     /// The fixed part, and the part of each byte.
     ///
-    /// As if a few more items of no size and no cost had been seen: before sizes differ much, cost is taken to grow with
-    /// them, as it does for pictures.
+    /// As if some more items of no size and no cost had been seen: before sizes differ much, cost is taken to grow with
+    /// them, as it does for pictures. What was seen long ago counts less: a machine gets slower and faster.
     var cost: (fixed: Double, perByte: Double) {
       let (x, y) = (bytes / count, seconds / count)
       guard x > 0 else { return (y, 0) }
       let spread = squares - bytes * x
       let common = products - bytes * y
-      let slope = min(max(0, (common + Self.prior * x * y) / (max(0, spread) + Self.prior * x * x)), y / x)
+      let weight = Self.prior + count * 0.1
+      let slope = min(max(0, (common + weight * x * y) / (max(0, spread) + weight * x * x)), y / x)
       return (y - slope * x, slope)
     }
 
@@ -58,6 +63,7 @@ struct RemainingTime: Sendable {
   private var names: [String: Int32] = [:]
   private var kinds: [Kind] = []
   private var all = Kind()
+  private var tried = 0
   private var spent = 0.0
   private var openCount = 0
   /// Items still to be worked on of which nothing is known yet.
@@ -138,8 +144,10 @@ struct RemainingTime: Sendable {
     let kind = kinds[Int(entry.kind)]
     let known = kind.count > 0 ? kind.bytes / kind.count : all.count > 0 ? all.bytes / all.count : 0
     let bytes = entry.bytes >= 0 ? Double(entry.bytes) : known
-    kinds[Int(entry.kind)].add(bytes: bytes, seconds: seconds)
-    all.add(bytes: bytes, seconds: seconds)
+    tried += 1
+    let memory = 40 + 0.3 * Double(tried)
+    kinds[Int(entry.kind)].add(bytes: bytes, seconds: seconds, memory: memory)
+    all.add(bytes: bytes, seconds: seconds, memory: memory)
   }
 
   /// What the open items will cost, from their beginning; nil while nothing has ended.
@@ -186,7 +194,7 @@ struct RemainingTime: Sendable {
     let decay = exp(-step / memory)
     weightedWork = weightedWork * decay + gain
     weightedSeconds = weightedSeconds * decay + step
-    guard all.count >= 2, seconds >= 1, weightedWork > 0, let cost = openCost else { return }
+    guard tried >= 2, seconds >= 1, weightedWork > 0, let cost = openCost else { return }
     let pace = weightedWork / weightedSeconds
     let rest = max(cost - inFlight, cost * 0.02)
     let left = max(rest / pace, dearest * (rest / max(cost, 1e-9)))
