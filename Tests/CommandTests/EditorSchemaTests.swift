@@ -54,7 +54,8 @@ import Testing
     look(schema)
     #expect(lists > 20)
     let stage = try #require(schema["$defs"]?["job:stage"])
-    let names = try #require(stage["properties"]?["stage"]?["enum"]?.arrayValue?.compactMap(\.stringValue))
+    let words = try #require(stage["properties"]?["stage"]?["enum"]?.arrayValue)
+    let names = words.compactMap(\.stringValue)
     #expect(stage["properties"]?["stage"]?["enumDescriptions"]?.arrayValue?.count == names.count)
     #expect(stage["examples"]?.arrayValue?.compactMap { $0["stage"]?.stringValue } == names)
     // An editor offers the fields of the one stage that is named.

@@ -24,7 +24,7 @@ enum ExplainCommand {
         + "4 cannot start, or the folder cannot be written to.",
     ],
     operand: Operand(name: "JOB PICTURE", help: "the job file and the picture", count: 2...2),
-    options: [to, JobOptions.set, JobOptions.format],
+    options: [to, JobOptions.set, JobOptions.plugin, JobOptions.format],
     examples: ["pipeline explain job.json photos/bag.jpg", "pipeline explain job.json photos/bag.jpg --to look"],
     run: run)
 
