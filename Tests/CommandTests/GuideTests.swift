@@ -54,6 +54,8 @@ import Testing
                 && !(line.dropFirst(option.count + 2).first.map { $0.isLetter || $0 == "-" } ?? false)
             }, "\(page): \(command): \(option)")
         }
+      case "make" where command.count > 2 && command[1] == "-C":
+        #expect(access(DocumentationTests.package + "/" + command[2] + "/Makefile", R_OK) == 0, "\(page): \(command)")
       case "make":
         for target in command.dropFirst() where !target.contains("=") {
           #expect(makefile.contains("\n\(target): "), "\(page): make \(target)")

@@ -136,7 +136,7 @@ import Testing
       #expect(result.error.contains("report-place") || result.error.contains("cannot be written"))
       #expect(scene.folder.read(name) == before)
     }
-    #expect(scene.run("run", "job.json", "--html", "a", "--report", "./a").exitCode == 4)
+    #expect(scene.run("run", "job.json", "--html", "a", "--report", "./a").exitCode == 2)
     _ = scene.run("run", "job.json", "--report", "report.json")
     #expect(scene.run("report", "html", "report.json", "--output", "report.json").exitCode == 2)
     let result = scene.run("report", "html", "report.json", "--output", "in/broken.jpg")

@@ -216,6 +216,6 @@ import Testing
   @Test func doctorTellsWhereTheStateIs() {
     let result = pipeline("doctor")
     let line = result.output.split(separator: "\n").first { $0.contains(" state ") }
-    #expect(line?.contains(folder[".pipeline"] + ", not made yet; ") == true, "\(result.output)")
+    #expect(line?.contains(folder[".pipeline"] + ", not made yet, ") == true, "\(result.output)")
   }
 }

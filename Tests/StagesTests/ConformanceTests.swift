@@ -19,6 +19,8 @@ import Testing
     "resize": [#"{ "width": 120 }"#, #"{ "width": 50, "height": 50, "fit": "cover", "position": "attention" }"#],
     "rotate": [#"{ "angle": 90 }"#, #"{ "angle": 7 }"#],
     "encode": [#"{ "format": "png" }"#, #"{ "format": "webp", "quality": 80 }"#],
+    // Its first example names a script.
+    "exec": [#"{ "command": ["cat"] }"#],
     "composite": [
       ##"{ "background": { "color": "#ffffff" } }"##, #"{ "background": { "original": { "blur": 4 } } }"#,
     ],
