@@ -12,13 +12,13 @@ enum Wording {
     return "\(tenths < 0 ? "-" : "")\(abs(tenths) / 10).\(abs(tenths) % 10)"
   }
 
-  /// Pictures per second, or per minute where that is few: `11.2/s`, `140/s`, `5.0/min`.
   /// `20 credits`, `0.25 credits`.
   static func credits(_ number: Double) -> String {
     let hundredths = (number * 100).rounded() / 100
     return (Int(exactly: hundredths).map { "\($0)" } ?? "\(hundredths)") + " credit\(hundredths == 1 ? "" : "s")"
   }
 
+  /// Pictures per second, or per minute where that is few: `11.2/s`, `140/s`, `5.0/min`.
   static func rate(_ perSecond: Double) -> String {
     if perSecond >= 99.95 { return "\(Int(perSecond.rounded()))/s" }
     if perSecond >= 0.2 { return oneDecimal(perSecond) + "/s" }
