@@ -24,6 +24,8 @@ enum PageAssets {
       font: 15px/1.5 system-ui, -apple-system, "Segoe UI", Roboto, "Helvetica Neue", "DejaVu Sans", sans-serif;
     }
     .wrap { max-width: 1280px; margin: 0 auto; padding: 0 24px; }
+    header.wrap, main.wrap { padding-top: 20px; }
+    main.wrap { padding-bottom: 48px; }
     h1 { font-size: 26px; line-height: 1.25; margin: 0; letter-spacing: -.01em; overflow-wrap: anywhere; }
     h2 { font-size: 18px; line-height: 1.3; margin: 0 0 12px; }
     h3 { font-size: 15px; margin: 0 0 6px; }
@@ -72,7 +74,7 @@ enum PageAssets {
       --at: 50%; position: relative; overflow: hidden; border-radius: 8px; touch-action: pan-y; user-select: none;
       background: var(--raised);
     }
-    .pair[data-background="checker"], .tile[data-background="checker"] {
+    .pair[data-background="checker"], .tile[data-background="checker"], img.checker {
       background: repeating-conic-gradient(var(--check-b) 0 25%, var(--check-a) 0 50%) 0 0 / 20px 20px;
     }
     .pair[data-background="white"] { background: #ffffff; }

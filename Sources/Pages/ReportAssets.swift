@@ -8,7 +8,6 @@ enum ReportAssets {
     .bar { display: block; width: 100%; height: 8px; border-radius: 99px; overflow: hidden; background: var(--raised); }
     .fill { fill: var(--soft); } .fill.good { fill: var(--good); } .fill.bad { fill: var(--bad); }
     .fill.warn { fill: var(--warn); } .fill.accent { fill: var(--accent); }
-    main.wrap { padding-top: 20px; padding-bottom: 48px; }
     section { margin: 0 0 32px; scroll-margin-top: 12px; }
     .stats { display: grid; grid-template-columns: repeat(auto-fit, minmax(150px, 1fr)); gap: 12px; margin: 0; }
     .stat {

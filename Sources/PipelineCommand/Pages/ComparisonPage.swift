@@ -14,12 +14,13 @@ enum ComparisonPage {
   private static let cropSide = 96
 
   private static let style: StaticString = """
-    .findings { display: grid; gap: 20px; }
+    .findings { display: grid; gap: 20px; margin: 12px 0 20px; }
     .finding h3 { margin: 0 0 4px; overflow-wrap: anywhere; }
     .finding .sides { display: grid; grid-template-columns: repeat(auto-fit, minmax(220px, 1fr)); gap: 14px; align-items: start; }
     .finding figure { margin: 0; min-width: 0; }
     .finding figcaption { color: var(--soft); font-size: 13px; margin-top: 4px; }
-    .findings { margin-top: 12px; }
+    main > section:not(.panel) > h2 { margin-top: 24px; }
+    main > .panel + .panel { margin-top: 20px; }
     .finding .map, .finding .near img { image-rendering: pixelated; width: 100%; height: auto; border-radius: 6px; }
     .names { columns: 2 320px; overflow-wrap: anywhere; }
     """
@@ -116,7 +117,7 @@ enum ComparisonPage {
     if let near = pictures.near {
       for (picture, what) in [(near.before, "before" as HTML), (near.after, "after")] {
         html += """
-          <figure class="near"><img src="\(picture.source)" width="\(picture.width)" height="\(picture.height)" \
+          <figure class="near"><img class="checker" src="\(picture.source)" width="\(picture.width)" height="\(picture.height)" \
           alt="\(name), the worst place, \(what)" loading="lazy"><figcaption>the worst place, \(what)</figcaption></figure>
           """
       }
