@@ -131,7 +131,9 @@ void csystem_exec_reap(int child, int watch, struct csystem_exec_end *end) {
   end->signal = result > 0 && WIFSIGNALED(status) ? WTERMSIG(status) : 0;
   end->cpu_seconds = usage.ru_utime.tv_sec + usage.ru_stime.tv_sec
                      + (usage.ru_utime.tv_usec + usage.ru_stime.tv_usec) / 1e6;
-  end->peak_bytes = (int64_t)usage.ru_maxrss * 1024;
+  struct rusage own = {0};
+  getrusage(RUSAGE_SELF, &own);
+  end->peak_bytes = usage.ru_maxrss > own.ru_maxrss ? (int64_t)usage.ru_maxrss * 1024 : 0;
 }
 
 static int remove_entry(const char *path, const struct stat *status, int kind, struct FTW *place) {

@@ -307,10 +307,9 @@ public final class JobRun: Sendable {
     if isAllDone, let past { finishErrors.append(past.errorOfTheEnd) }
     // Only a run that was cut short leaves any: their writers are gone or will be with the process.
     executor.temporaries.sealAndRemove()
-    let usage = Machine.usage
     return RunOutcome(
       counts: result.counts, stop: result.stop, wallSeconds: wall,
-      cpuSeconds: usage.cpuSeconds, peakBytes: usage.peakBytes, workers: workers,
+      cpuSeconds: Machine.cpuSeconds, peakBytes: Machine.peakBytes(tookUp: past != nil), workers: workers,
       abandonedWorkers: result.hungWorkers, crashes: journal?.crashes ?? 0, finishErrors: finishErrors,
       isLimited: executor.isLimited, list: plan.list)
   }
@@ -387,9 +386,9 @@ public final class JobRun: Sendable {
       counts[record.status] += 1
       spool?.append(record)
     }
-    let usage = Machine.usage
     return RunOutcome(
-      counts: counts, stop: nil, wallSeconds: 0, cpuSeconds: usage.cpuSeconds, peakBytes: usage.peakBytes,
+      counts: counts, stop: nil, wallSeconds: 0, cpuSeconds: Machine.cpuSeconds,
+      peakBytes: Machine.peakBytes(tookUp: past != nil),
       workers: workers, abandonedWorkers: 0, crashes: past?.crashes ?? 0, finishErrors: [], startError: error,
       list: plan.list)
   }

@@ -258,7 +258,7 @@ public struct MachineLimits: Sendable, Hashable {
   }
 
   /// What a small file holds; empty where it cannot be read.
-  private static func text(_ path: String) -> String {
+  static func text(_ path: String) -> String {
     let descriptor = open(path, O_RDONLY | O_CLOEXEC)
     guard descriptor >= 0 else { return "" }
     defer { close(descriptor) }

@@ -98,8 +98,9 @@ public struct ExternalProgram: Sendable, Hashable {
     /// From its start to its end.
     public var seconds: Double
     public var cpuSeconds: Double
-    /// The most memory it held at once, in bytes.
-    public var peakBytes: Int
+    /// The most memory it held at once, in bytes; nil where that is less than this process has held, which is all that the
+    /// kernel then tells.
+    public var peakBytes: Int?
   }
 }
 
@@ -158,7 +159,7 @@ public final class ProgramRunner: Sendable {
     return ExternalProgram.End(
       reason: reason ?? (status.code >= 0 ? .exit(Int(status.code)) : .signal(status.signal)),
       seconds: (ContinuousClock.now - begin) / .seconds(1), cpuSeconds: status.cpu_seconds,
-      peakBytes: Int(status.peak_bytes))
+      peakBytes: status.peak_bytes > 0 ? Int(status.peak_bytes) : nil)
   }
 
   /// Ends everything that still runs; nothing can be started afterwards.

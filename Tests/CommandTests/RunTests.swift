@@ -207,4 +207,19 @@ import Testing
     #expect(result.exitCode == 0, "\(result.error)")
     #expect(scene.folder.tree().contains("out/grün 猫.png"))
   }
+
+  @Test func theMemoryOfWhoeverStartedARunIsNotItsOwn() throws {
+    let scene = try Scene(pictures: 1)
+    scene.job(encode: #"{ "stage": "exec", "command": ["cat"] }, { "stage": "encode", "format": "png" }"#)
+    // Every page is written to, so that this process holds a gigabyte while it starts the program.
+    let large = [UInt8](repeating: 1, count: 1 << 30)
+    let result = scene.run("run", "job.json", "--report", "report.json")
+    #expect(large.last == 1 && result.exitCode == 0, "\(result.error)")
+    let report = try scene.report()
+    let peak = try #require(report["run"]?["peakBytes"]?.integer)
+    #expect((1 << 20..<1 << 29).contains(peak), "\(peak)")
+    // Nor is the run's that of a program which it starts: `cat` holds less, and how much is not known.
+    let facts = try #require(report["items"]?.arrayValue?.first?["facts"]?["exec"])
+    #expect(facts["exitCode"]?.integer == 0 && facts["peakBytes"] == nil)
+  }
 }

@@ -34,7 +34,8 @@ struct csystem_exec_end {
   int code;
   int signal;
   double cpu_seconds;
-  /// The most memory it held, in bytes; 0 where the kernel does not tell.
+  /// The most memory it held, in bytes; 0 where the kernel does not tell: its count begins with the most that the process
+  /// held by which it was started.
   int64_t peak_bytes;
 };
 

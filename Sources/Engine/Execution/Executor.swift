@@ -219,7 +219,7 @@ final class Executor: Sendable {
       for (_, claim) in lane.claims { inFlight += claim.untold }
     }
     return RunLoad(
-      elapsed: (ContinuousClock.now - started) / .seconds(1), cpuSeconds: Machine.usage.cpuSeconds, queues: queues,
+      elapsed: (ContinuousClock.now - started) / .seconds(1), cpuSeconds: Machine.cpuSeconds, queues: queues,
       stages: works.withLock { $0 }, secondsInFlight: inFlight / .seconds(1), waitingForMemory: budget.waitingCount)
   }
 

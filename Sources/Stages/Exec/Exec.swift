@@ -330,7 +330,7 @@ public struct Exec: Stage {
     func rounded(_ seconds: Double) -> JSONText { .number((seconds * 1000).rounded() / 1000) }
     facts += [
       ("seconds", rounded(end.seconds)), ("cpuSeconds", rounded(end.cpuSeconds)),
-      ("peakBytes", .integer(end.peakBytes)), ("stderr", words.isEmpty ? nil : .string(words)),
+      ("peakBytes", end.peakBytes.map { .integer($0) }), ("stderr", words.isEmpty ? nil : .string(words)),
       ("stdout", output.isEmpty ? nil : .string(output)),
     ]
     context.note(context.stage, .object(facts.compactMap { name, value in value.map { (name, $0) } }))
