@@ -1,3 +1,4 @@
+import Glibc
 import Testing
 import Transport
 
@@ -131,14 +132,20 @@ import Transport
   }
 
   @Test func `pages made to take long do not`() throws {
-    let limit = ContinuousClock.now + .seconds(60)
+    // Of this thread's work: other tests take the processors meanwhile.
+    func seconds() -> Double {
+      var time = timespec()
+      clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time)
+      return Double(time.tv_sec) + Double(time.tv_nsec) / 1e9
+    }
+    let begin = seconds()
     for text in [
       String(repeating: "<script ", count: 8000),
       String(repeating: "<", count: 30_000) + String(repeating: "b>", count: 17_000),
       String(repeating: "&amp;", count: 13_000), String(repeating: "{\"a\":", count: 10_000),
       "<x>" + String(repeating: "<Message>", count: 7000),
     ] { #expect(try excerpt(Array(text.utf8)).unicodeScalars.count <= 300) }
-    #expect(ContinuousClock.now < limit)
+    #expect(seconds() - begin < 60)
   }
 
   @Test func `pictures have no words, long texts an end`() throws {
