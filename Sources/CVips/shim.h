@@ -322,6 +322,19 @@ CVIPS void cvips_copy_metadata(VipsImage *to, VipsImage *from) {
   }
   g_strfreev(names);
 }
+// The same pixels as an image of its own, which can be described otherwise; NULL unless they lie in memory.
+CVIPS VipsImage *cvips_memory_view(VipsImage *in) {
+  if (in->dtype != VIPS_IMAGE_SETBUF && in->dtype != VIPS_IMAGE_SETBUF_FOREIGN) return NULL;
+  VipsImage *out = vips_image_new_from_memory(in->data, VIPS_IMAGE_SIZEOF_IMAGE(in), in->Xsize, in->Ysize, in->Bands,
+    in->BandFmt);
+  if (!out) return NULL;
+  out->Type = in->Type;
+  out->Xres = in->Xres;
+  out->Yres = in->Yres;
+  cvips_copy_metadata(out, in);
+  g_object_set_data_full(G_OBJECT(out), "cvips-pixels", g_object_ref(in), g_object_unref);
+  return out;
+}
 
 // Files.
 

@@ -200,8 +200,9 @@ extension EncodeOptions {
         try saver.set("bitdepth", o.colors <= 2 ? 1 : o.colors <= 4 ? 2 : o.colors <= 16 ? 4 : 8)
       } else {
         // For what `PNGPacking` leaves to libvips, which filters nothing unless told to. On photographs "up" at a low
-        // level is both smaller and faster than no filter at any level.
-        try saver.set("filter", Int(VIPS_FOREIGN_PNG_FILTER_UP.rawValue))
+        // level is both smaller and faster than no filter at any level; where nothing is packed it is of no use.
+        let filter = o.compression == 0 ? VIPS_FOREIGN_PNG_FILTER_NONE : VIPS_FOREIGN_PNG_FILTER_UP
+        try saver.set("filter", Int(filter.rawValue))
       }
     case .webp(let o):
       try saver.set("Q", o.lossless ? 75 : o.quality)

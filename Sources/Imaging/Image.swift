@@ -58,6 +58,16 @@ public final class Image: Sendable {
       adopting: try memory.named(bands >= 3 ? VIPS_INTERPRETATION_sRGB : VIPS_INTERPRETATION_B_W), lazyFrom: nil)
   }
 
+  /// Interleaved 8-bit samples of a decoder, 3 or 4 bands, copied once; the caller has checked their number.
+  convenience init(
+    decoded samples: UnsafeRawBufferPointer, width: Int, height: Int, bands: Int
+  ) throws(ImagingError) {
+    try Libvips.start()
+    let memory = try VipsRef(copying: samples, width, height, bands, VIPS_FORMAT_UCHAR)
+    memory.pointer.pointee.Type = VIPS_INTERPRETATION_sRGB
+    self.init(adopting: memory, lazyFrom: nil)
+  }
+
   /// Copies interleaved 16-bit samples, rows from the top without padding.
   ///
   /// - Throws: `geometry` unless `bands` is 3 or 4 and there are exactly `width * height * bands` samples.
@@ -445,7 +455,12 @@ public final class Image: Sendable {
 
   /// The same pixels with the metadata (EXIF, XMP, ICC profile, …) of `other`.
   public func withMetadata(of other: Image) throws(ImagingError) -> Image {
-    let copy = try vips("copying metadata") { cvips_copy(ref.pointer, $0) }
+    let copy: VipsRef
+    if let view = cvips_memory_view(ref.pointer) {
+      copy = VipsRef(adopting: view)
+    } else {
+      copy = try vips("copying metadata") { cvips_copy(ref.pointer, $0) }
+    }
     cvips_remove_metadata(copy.pointer)
     cvips_copy_metadata(copy.pointer, other.ref.pointer)
     return derived(copy)
@@ -457,13 +472,27 @@ extension VipsRef {
   fileprivate convenience init<Sample>(
     copying samples: [Sample], _ width: Int, _ height: Int, _ bands: Int, _ format: VipsBandFormat
   ) throws(ImagingError) {
-    let copy = samples.withUnsafeBytes {
-      vips_image_new_from_memory_copy($0.baseAddress, $0.count, Int32(width), Int32(height), Int32(bands), format)
-    }
-    guard let copy else {
-      throw ImagingError(.memory, "copying pixels failed", detail: Libvips.drainErrors())
-    }
+    let copy = samples.withUnsafeBytes { Self.copy($0, width, height, bands, format) }
+    guard let copy else { throw Self.noCopy }
     self.init(adopting: copy)
+  }
+
+  fileprivate convenience init(
+    copying samples: UnsafeRawBufferPointer, _ width: Int, _ height: Int, _ bands: Int, _ format: VipsBandFormat
+  ) throws(ImagingError) {
+    guard let copy = Self.copy(samples, width, height, bands, format) else { throw Self.noCopy }
+    self.init(adopting: copy)
+  }
+
+  private static func copy(
+    _ samples: UnsafeRawBufferPointer, _ width: Int, _ height: Int, _ bands: Int, _ format: VipsBandFormat
+  ) -> UnsafeMutablePointer<VipsImage>? {
+    vips_image_new_from_memory_copy(
+      samples.baseAddress, samples.count, Int32(width), Int32(height), Int32(bands), format)
+  }
+
+  private static var noCopy: ImagingError {
+    ImagingError(.memory, "copying pixels failed", detail: Libvips.drainErrors())
   }
 
   func named(_ interpretation: VipsInterpretation) throws(ImagingError) -> VipsRef {

@@ -89,14 +89,16 @@ extension Image {
         filled = header.width * header.height * bands
       }
     }
+    let (width, height) = (header.width, header.height)
     if isDeep {
       let values: [UInt16] = spread({ Int(samples[2 * $0]) << 8 | Int(samples[2 * $0 + 1]) }, 65_535)
-      try self.init(width: header.width, height: header.height, bands: bands, samples: values)
+      try self.init(width: width, height: height, bands: bands, samples: values)
     } else if depth >= 3, most == 255 {
-      try self.init(width: header.width, height: header.height, bands: bands, bytes: Array(samples[..<count]))
+      let plain = UnsafeRawBufferPointer(rebasing: samples[..<count])
+      try self.init(decoded: plain, width: width, height: height, bands: bands)
     } else {
       let values: [UInt8] = spread({ Int(samples[$0]) }, 255)
-      try self.init(width: header.width, height: header.height, bands: bands, bytes: values)
+      try self.init(width: width, height: height, bands: bands, bytes: values)
     }
   }
 }

@@ -1,8 +1,8 @@
 import CCurl
 import Synchronization
 
-/// Sends requests over connections that it keeps, HTTP/2 where a server speaks it over TLS and the body is at most
-/// 16,384 bytes; for any number of threads.
+/// Sends requests over connections that it keeps, HTTP/2 where a server speaks it over TLS and there is no
+/// body; for any number of threads.
 ///
 /// Certificates are checked. There are no cookies, no .netrc, no signals, and no waiting for `100 Continue`; addresses go
 /// out as they are written.
@@ -180,9 +180,8 @@ public final class Client: Sendable {
     // A thread that still looks for a host must not hold up whoever has changed their mind.
     try set(ccurl_set_number(easy, CURLOPT_QUICK_EXIT, 1))
     // libcurl 7.88 loses an answer that comes before all of a body has gone out over HTTP/2, such as 401, 402, 413: it
-    // tells of a stream error instead. What fits one frame has gone out by then.
-    let isLong = (exchange.payload?.count ?? 0) > 16_384
-    let version = isLong ? CURL_HTTP_VERSION_1_1 : CURL_HTTP_VERSION_2TLS
+    // tells of a stream error instead.
+    let version = (exchange.payload?.count ?? 0) > 0 ? CURL_HTTP_VERSION_1_1 : CURL_HTTP_VERSION_2TLS
     try set(ccurl_set_number(easy, CURLOPT_HTTP_VERSION, Int(version)))
     try set(ccurl_set_text(easy, CURLOPT_USERAGENT, options.userAgent))
     try set(ccurl_set_text(easy, CURLOPT_PROXY, proxy ?? ""))

@@ -6,7 +6,7 @@ import Glibc
 /// An item's cost is the time that stages spend on it. For items of one kind it is taken for a fixed part and one that
 /// grows with the bytes of the file, fitted to those that have ended. What all items still open will cost, less what those
 /// in flight have had, is divided by the cost that the run gets through in a second. The end is kept as a point in time and
-/// moved only when the estimate has left it by a tenth of what remains, so that the remaining time counts down evenly.
+/// moved only when the estimate has left it by a twentieth of what remains, so that the remaining time counts down evenly.
 struct RemainingTime: Sendable {
   /// Sums over the ended items of a kind, and what is still open of it.
   private struct Kind: Sendable {
@@ -199,7 +199,7 @@ struct RemainingTime: Sendable {
     let rest = max(cost - inFlight, cost * 0.02)
     let left = max(rest / pace, dearest * (rest / max(cost, 1e-9)))
     let end = seconds + left
-    if let shown = shownEnd, abs(shown - end) <= max(1.5, left * 0.1), shown > seconds { return }
+    if let shown = shownEnd, abs(shown - end) <= max(1, left * 0.05), shown > seconds { return }
     shownEnd = end
   }
 

@@ -21,8 +21,8 @@ public struct Exec: Stage {
       "Input and output are files, never pipes: no program can block on another. What comes back is read as inputs "
         + "are, within the job's limits, by its first bytes. Exit code, time, memory and the last 4 KiB of its standard "
         + "error are in the report.",
-      "A picture that comes back keeps the metadata of the one that went, and loses its masks. Handing over PNG costs a few "
-        + "milliseconds a megapixel each way, PPM and PAM next to nothing.",
+      "A picture that comes back keeps the metadata of the one that went, and loses its masks. Pictures are handed over "
+        + "without compression: what comes back may be compressed or not.",
       "A missing program is found before work starts. The content of the program's file counts as a setting: a new "
         + "version makes pictures anew. Name scripts in `uses`.",
     ],
@@ -250,7 +250,7 @@ public struct Exec: Stage {
     }
     let options: EncodeOptions
     switch format {
-    case .png: options = .png(EncodeOptions.PNG(compression: 1))
+    case .png: options = .png(EncodeOptions.PNG(compression: 0))
     case .jpeg: options = .jpeg(EncodeOptions.JPEG(quality: 95, chroma: .full))
     case .tiff:
       var tiff = EncodeOptions.TIFF()
@@ -410,7 +410,8 @@ public struct Exec: Stage {
       guard let picture else { return answer }
       // As deep as what it was made from: a program that knows 8 bits alone is no reason for later stages to change.
       if picture.bands >= 3, picture.space.holdsColour {
-        answer = try answer.converted(to: picture.space).withDepth(picture.depth).withMetadata(of: picture)
+        answer = try answer.converted(to: picture.space).withDepth(picture.depth).materialised()
+        answer = try answer.withMetadata(of: picture)
       }
       return try answer.materialised()
     } catch {

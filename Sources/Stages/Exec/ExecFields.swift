@@ -49,7 +49,7 @@ enum HandedFormat: String, FieldChoice {
 
   var help: String {
     switch self {
-    case .png: "exact, packed lightly, with transparency, 16 bits and colour profile"
+    case .png: "exact, without compression, with transparency, 16 bits and colour profile"
     case .jpeg: "of quality 95 with full colour; no transparency"
     case .tiff: "exact, without compression; what PNG has"
     case .ppm: "plain samples in sRGB, of masks and of pictures without transparency; costs nothing"
