@@ -30,10 +30,10 @@ peers: provision ## make the Python environment with the servers that tests talk
 	@Scripts/peers >/dev/null
 
 test: peers ## run all tests
-	PIPELINE_HOME="$$(Scripts/home)" PIPELINE_PEERS="$$(Scripts/peers --where)" swift test --disable-xctest $(STRICT)
+	PIPELINE_HOME="$$(Scripts/home)" PIPELINE_PEERS="$$(Scripts/peers --where)" PIPELINE_TEST_BUILD=1 swift test --disable-xctest $(STRICT)
 
 soak: peers ## run all tests, with the long proofs at full length
-	PIPELINE_HOME="$$(Scripts/home)" PIPELINE_PEERS="$$(Scripts/peers --where)" PIPELINE_SOAK=1 swift test --disable-xctest $(STRICT)
+	PIPELINE_HOME="$$(Scripts/home)" PIPELINE_PEERS="$$(Scripts/peers --where)" PIPELINE_SOAK=1 PIPELINE_TEST_BUILD=1 swift test --disable-xctest $(STRICT)
 
 bench: build ## compare with other tools; makes a venv and about 1 GB of pictures on first use
 	@Tests/Benchmarks/all.sh

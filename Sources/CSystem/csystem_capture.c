@@ -7,9 +7,11 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/falloc.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -30,6 +32,9 @@ static const int faults[] = {SIGILL, SIGTRAP, SIGABRT, SIGBUS, SIGFPE, SIGSEGV, 
 enum { fault_count = sizeof faults / sizeof *faults };
 // What handled them before: Swift's backtracer where there is one, a sanitizer, or nothing.
 static struct sigaction earlier[fault_count];
+// What somebody else's code is being run for; NULL for none.
+static _Atomic(const char *) guarded = NULL;
+enum { guarded_exit_code = 4 };
 
 // From here on only calls that are safe in a signal handler.
 
@@ -66,12 +71,25 @@ static void take_up(int number) {
   csystem_take_up(number, captured, atomic_load(&taken));
 }
 
+static void say_guarded(const char *text, const char *end) {
+  int where = original >= 0 ? original : 2;
+  const char *parts[] = {"pipeline: ", text, end, "\n"};
+  for (int i = 0; i < 4; i++) {
+    if (write(where, parts[i], strlen(parts[i])) < 0) return;
+  }
+}
+
 static void on_fault(int number, siginfo_t *information, void *context) {
   int error = errno;
   if (atomic_load(&is_active) && csystem_take_up_applies(information)) take_up(number);
   copy_rest();
   // Who comes next (Swift's backtracer, a core dump's helper) writes where people read.
-  dup2(original, 2);
+  if (original >= 0) dup2(original, 2);
+  char line[] = "pipeline: crashed with signal 00\n";
+  line[sizeof line - 4] = '0' + number / 10 % 10;
+  line[sizeof line - 3] = '0' + number % 10;
+  const char *text = atomic_load(&guarded);
+  if (text) say_guarded(text, " and crashed");
   for (int i = 0; i < fault_count; i++) {
     if (faults[i] != number) continue;
     struct sigaction before = earlier[i];
@@ -86,16 +104,19 @@ static void on_fault(int number, siginfo_t *information, void *context) {
       return;
     }
   }
-  char line[] = "pipeline: crashed with signal 00\n";
-  line[sizeof line - 4] = '0' + number / 10 % 10;
-  line[sizeof line - 3] = '0' + number % 10;
-  put(line, sizeof line - 1);
+  if (write(original >= 0 ? original : 2, line, sizeof line - 1) < 0) {}
   // The end, with the status that the fault would have given.
   raise(number);
 }
 
 // A library that calls exit() has often just said why.
 static void on_exit_call(void) {
+  const char *text = atomic_load(&guarded);
+  if (text) {
+    copy_rest();
+    say_guarded(text, " and ended the program");
+    _exit(guarded_exit_code);
+  }
   if (atomic_load(&is_active) && csystem_take_up_applies(NULL)) take_up(0);
   copy_rest();
 }
@@ -103,6 +124,39 @@ static void on_exit_call(void) {
 void csystem_capture_continue(int file, long offset) {
   inherited = file;
   atomic_store(&taken, offset);
+}
+
+static void watch_faults(void) {
+  struct sigaction action = {.sa_sigaction = on_fault, .sa_flags = SA_SIGINFO | SA_NODEFER | SA_ONSTACK};
+  sigemptyset(&action.sa_mask);
+  for (int i = 0; i < fault_count; i++) {
+    sigaction(faults[i], NULL, &earlier[i]);
+    // A fault that someone chose to ignore stays ignored.
+    if (earlier[i].sa_handler != SIG_IGN || earlier[i].sa_flags & SA_SIGINFO) sigaction(faults[i], &action, NULL);
+  }
+}
+
+static pthread_mutex_t guarding = PTHREAD_MUTEX_INITIALIZER;
+
+void csystem_guard_begin(const char *text) {
+  static int is_registered = 0;
+  pthread_mutex_lock(&guarding);
+  if (!is_registered) {
+    is_registered = 1;
+    atexit(on_exit_call);
+    at_quick_exit(on_exit_call);
+  }
+  // Where stderr is captured, faults are watched anyway.
+  if (original < 0) watch_faults();
+  atomic_store(&guarded, text);
+}
+
+void csystem_guard_end(void) {
+  atomic_store(&guarded, NULL);
+  if (original < 0) {
+    for (int i = 0; i < fault_count; i++) sigaction(faults[i], &earlier[i], NULL);
+  }
+  pthread_mutex_unlock(&guarding);
 }
 
 int csystem_capture_begin(int *where) {
@@ -122,16 +176,13 @@ int csystem_capture_begin(int *where) {
   original = copy;
   atomic_store(&is_active, 1);
   csystem_use_fault_stack();
-  struct sigaction action = {.sa_sigaction = on_fault, .sa_flags = SA_SIGINFO | SA_NODEFER | SA_ONSTACK};
-  sigemptyset(&action.sa_mask);
-  for (int i = 0; i < fault_count; i++) {
-    sigaction(faults[i], NULL, &earlier[i]);
-    // A fault that someone chose to ignore stays ignored.
-    if (earlier[i].sa_handler != SIG_IGN || earlier[i].sa_flags & SA_SIGINFO) sigaction(faults[i], &action, NULL);
-  }
+  watch_faults();
   // Each call of exit takes one away: of two threads that call it at once, the second would find none and end the
   // process under the first.
-  for (int i = 0; i < most_exits; i++) atexit(on_exit_call);
+  for (int i = 0; i < most_exits; i++) {
+    atexit(on_exit_call);
+    at_quick_exit(on_exit_call);
+  }
   *where = copy;
   return 0;
 }

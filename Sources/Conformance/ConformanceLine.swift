@@ -108,11 +108,16 @@ public struct ConformanceCard: Sendable {
 
   /// The lines in their order.
   ///
-  /// - Parameter verdict: judges a line, in a process of its own or not. `avoidsAlpha`: transparency was seen to be
-  ///   lost, which is said once and not on every line that has it.
-  public init(verdict: (_ line: ConformanceLine, _ avoidsAlpha: Bool) -> ConformanceVerdict) {
+  /// - Parameters:
+  ///   - chosen: the lines to judge; nil for all.
+  ///   - verdict: judges a line, in a process of its own or not. `avoidsAlpha`: transparency was seen to be lost, which
+  ///     is said once and not on every line that has it.
+  public init(
+    lines chosen: Set<ConformanceLine>? = nil,
+    verdict: (_ line: ConformanceLine, _ avoidsAlpha: Bool) -> ConformanceVerdict
+  ) {
     var failed: Set<ConformanceLine> = []
-    for line in ConformanceLine.allCases {
+    for line in ConformanceLine.allCases where chosen?.contains(line) ?? true {
       let found: ConformanceVerdict
       if let reason = Self.isMoot(line, failed) {
         found = .notApplicable(reason)

@@ -59,6 +59,8 @@ public enum PipelineCommand {
       let near = NearestName.suggestion(for: first, among: names)
       return refuse(UsageError("unknown \(what) \"\(first)\"", hint: near.map { "did you mean \"\($0)\"?" }), nil)
     }
+    // A run has no result there, and a program that takes it up after a crash could not give the descriptor back.
+    if command.name != RunCommand.command.name { StandardStreams.keepOutput() }
     do throws(UsageError) {
       let parsed = try ParsedArguments(arguments.dropFirst(), options: command.options, operand: command.operand)
       if parsed.wantsHelp {

@@ -31,6 +31,11 @@ public enum AtomicFile {
     check: (_ temporary: PathBytes) throws(StageError) -> Void = { _ in }
   ) throws(StageError) -> Bool {
     let folder = path.parent
+    // A rename would put a file in the place of a device for good, and of the link to one.
+    var status = stat()
+    if path.withCString({ stat($0, &status) }) == 0, ![S_IFREG, S_IFDIR].contains(status.st_mode & S_IFMT) {
+      throw StageError("output-failed", "\(path.printable) is not a regular file, and is not replaced")
+    }
     func step<R>(_ body: () -> R) throws(StageError) -> R {
       guard let temporaries else { return body() }
       guard let result = temporaries.step(body) else { throw cancelled(path) }

@@ -26,7 +26,7 @@ public struct ExternalProgram: Sendable, Hashable {
       guard isProgram(whole) else {
         throw StageError(
           "program-missing", "there is no program that can be run at \(whole.printable)", kind: .environment,
-          hint: exists(whole) ? "make it executable: chmod +x" : nil)
+          hint: isFile(whole) ? "make it executable: chmod +x" : nil)
       }
       return ExternalProgram(name: name.lastComponent.printable, path: whole)
     }
@@ -41,12 +41,13 @@ public struct ExternalProgram: Sendable, Hashable {
 
   public static var processPath: String? { getenv("PATH").map { String(cString: $0) } }
 
-  private static func exists(_ path: PathBytes) -> Bool { path.withCString { access($0, F_OK) } == 0 }
-
-  private static func isProgram(_ path: PathBytes) -> Bool {
+  private static func isFile(_ path: PathBytes) -> Bool {
     var status = stat()
     return path.withCString { stat($0, &status) } == 0 && status.st_mode & S_IFMT == S_IFREG
-      && path.withCString { access($0, X_OK) } == 0
+  }
+
+  private static func isProgram(_ path: PathBytes) -> Bool {
+    isFile(path) && path.withCString { access($0, X_OK) } == 0
   }
 
   /// What a program is run with.
@@ -117,15 +118,22 @@ public final class ProgramRunner: Sendable {
   private let state = Mutex(State())
   private let counter = Atomic<Int>(0)
   private let mark: String
+  /// That of whatever this process has started for the run: before a crash too, after which it goes on under its number.
+  /// And, but for children, that of what its children have started, who may have crashed.
+  private let marks: String
 
   private static let instances = Atomic<Int>(0)
-  /// Between the signal that asks and the one that does not.
-  private static let patience = 2.0
+  /// Seconds between the signal that asks and the one that does not.
+  public static let patience = 2.0
   private static let variable = "PIPELINE_EXEC"
 
   /// - Parameter run: the run's identifier.
   public init(run: String) {
+    let word = String(cString: csystem_program_word())
     mark = "\(Self.variable)=\(run).\(getpid()).\(Self.instances.add(1, ordering: .relaxed).newValue)."
+    marks = "\(Self.variable)=\(run)." + (word.hasPrefix("child:") ? "\(getpid())." : "")
+    // A program that was started anew in the middle of a run.
+    if !word.isEmpty, !word.hasPrefix("child:") { Self.endStrays(marks) }
   }
 
   /// Runs a program and waits for its end.
@@ -168,7 +176,8 @@ public final class ProgramRunner: Sendable {
       state.isClosed = true
       for child in state.running { kill(-child, SIGKILL) }
     }
-    if counter.load(ordering: .relaxed) > 0 { Self.endStrays(mark) }
+    let isInRun = counter.load(ordering: .relaxed) > 0 || !String(cString: csystem_program_word()).isEmpty
+    if isInRun { Self.endStrays(marks) }
   }
 
   private func start(

@@ -8,11 +8,10 @@ import Synchronization
 /// more.
 public final class PrivateFolder: Sendable {
   public let path: PathBytes
+  private let prefix: String
+  private let parent: PathBytes
   private let lock: Mutex<Int32>
   private let counter = Atomic<Int>(0)
-
-  /// A folder this young may not be locked yet.
-  private static let youth = 60
 
   /// - Parameters:
   ///   - prefix: what the folder's name begins with.
@@ -20,19 +19,42 @@ public final class PrivateFolder: Sendable {
   /// - Throws: `temporary-folder` of class environment.
   public init(_ prefix: String, in parent: PathBytes = PrivateFolder.parent) throws(StageError) {
     Self.removeStale(prefix, in: parent)
-    var template = parent.joining("\(prefix)-XXXXXX").bytes.map { CChar(bitPattern: $0) } + [0]
-    let made = template.withUnsafeMutableBufferPointer { buffer in
-      buffer.baseAddress.map { mkdtemp($0) != nil } ?? false
+    var found: (path: PathBytes, descriptor: Int32)?
+    // Another process may take one that is not locked yet for a stale one, and remove it.
+    for _ in 0..<100 where found == nil {
+      guard let path = Self.made(prefix, in: parent) else { break }
+      found = Self.locked(path).map { (path, $0) }
     }
-    guard made else {
+    guard let found else {
       throw StageError(
         "temporary-folder", "no folder for temporary files can be made in \(parent.printable)", kind: .environment,
         cause: String(cString: strerror(errno)), hint: "set TMPDIR to a folder that can be written to")
     }
-    path = PathBytes(bytes: template.dropLast().map { UInt8(bitPattern: $0) })
+    (self.prefix, self.parent, path) = (prefix, parent, found.path)
+    lock = Mutex(found.descriptor)
+  }
+
+  private static func made(_ prefix: String, in parent: PathBytes) -> PathBytes? {
+    var template = parent.joining("\(prefix)-XXXXXX").bytes.map { CChar(bitPattern: $0) } + [0]
+    let isMade = template.withUnsafeMutableBufferPointer { buffer in
+      buffer.baseAddress.map { mkdtemp($0) != nil } ?? false
+    }
+    return isMade ? PathBytes(bytes: template.dropLast().map { UInt8(bitPattern: $0) }) : nil
+  }
+
+  /// The descriptor of a folder that is locked and still there.
+  private static func locked(_ path: PathBytes) -> Int32? {
     let descriptor = path.withCString { open($0, O_RDONLY | O_DIRECTORY | O_CLOEXEC) }
-    if descriptor >= 0 { flock(descriptor, LOCK_SH | LOCK_NB) }
-    lock = Mutex(descriptor)
+    guard descriptor >= 0 else { return nil }
+    var (held, there) = (stat(), stat())
+    // A file system without locks has no stale folders removed either.
+    let isLocked = flock(descriptor, LOCK_SH | LOCK_NB) == 0 || errno != EWOULDBLOCK
+    if isLocked, fstat(descriptor, &held) == 0, path.withCString({ stat($0, &there) }) == 0, held.st_ino == there.st_ino
+    {
+      return descriptor
+    }
+    _ = Glibc.close(descriptor)
+    return nil
   }
 
   deinit { close() }
@@ -68,6 +90,8 @@ public final class PrivateFolder: Sendable {
     guard descriptor >= 0 else { return }
     remove(path)
     _ = Glibc.close(descriptor)
+    // Those of children that have crashed meanwhile.
+    Self.removeStale(prefix, in: parent)
   }
 
   private static func removeStale(_ prefix: String, in parent: PathBytes) {
@@ -82,7 +106,7 @@ public final class PrivateFolder: Sendable {
       guard descriptor >= 0 else { continue }
       defer { _ = Glibc.close(descriptor) }
       var status = stat()
-      guard fstat(descriptor, &status) == 0, status.st_uid == geteuid(), time(nil) - status.st_mtim.tv_sec > youth,
+      guard fstat(descriptor, &status) == 0, status.st_uid == geteuid(),
         flock(descriptor, LOCK_EX | LOCK_NB) == 0
       else { continue }
       _ = path.withCString { csystem_remove_tree($0) }

@@ -9,7 +9,7 @@ public enum ProgramWords {
   ///   - most: how many bytes of it are kept at most.
   public static func tail(_ bytes: [UInt8], most: Int) -> String {
     // Before anything is cut, as half a secret is one too.
-    let plain = clean(String(decoding: Secrets.redacted(bytes), as: UTF8.self))
+    let plain = plain(String(decoding: Secrets.redacted(bytes), as: UTF8.self))
     guard plain.utf8.count > most else { return plain }
     var end = plain.suffix(most)
     while end.utf8.count > most { end.removeFirst() }
@@ -27,7 +27,8 @@ public enum ProgramWords {
     return words.count > 200 ? words.prefix(199) + "…" : String(words)
   }
 
-  private static func clean(_ text: String) -> String {
+  /// The whole of a text.
+  public static func plain(_ text: String) -> String {
     var lines: [String] = []
     var line = ""
     var scalars = text.unicodeScalars.makeIterator()

@@ -261,6 +261,9 @@ public struct StagePlan: Sendable {
   public var shrinksOnLoad: Bool
   /// What the stage does, where all it does is to drop items: what is known beforehand is then decided by the planner.
   public var filter: ItemFilter?
+  /// Seconds that the stage takes to end what it has begun once it is told that the item's time is over. So long it is
+  /// waited for; where that is 0 it is not told before it is given up.
+  public var endsWithin: Double
   /// Whether pixels do not all keep their places: the picture is scaled, cropped, padded, turned or mirrored.
   public var movesPixels: Bool
   /// Bits a sample, 8 or 16, of the deepest pictures that come through: the stage narrows what is deeper.
@@ -296,6 +299,7 @@ public struct StagePlan: Sendable {
     // Of what was encoded there is one, also where the frames it was made from are still there for a later stage.
     self.frames = accepts.contains(.encoded) ? .together : .each
     self.shrinksOnLoad = false
+    self.endsWithin = 0
     self.movesPixels = false
     self.mostDepth = 16
     self.resultSize = nil

@@ -1,10 +1,10 @@
 import CPlugin
+import CSystem
 import Digest
 import Glibc
 import Imaging
 import JobSyntax
 import PipelineKit
-import Synchronization
 
 /// A stage that was loaded from a shared library; see `pipeline_plugin.h`.
 public final class Plugin: @unchecked Sendable {
@@ -12,7 +12,8 @@ public final class Plugin: @unchecked Sendable {
   let handle: OpaquePointer
   let file: PathBytes
   let spec: PluginSpec
-  private let digest = Mutex<String?>(nil)
+  /// The SHA-256 of the file, 64 hex digits; empty where it cannot be read.
+  let sha256: String
 
   /// Opens a plugin. Its code runs from here on.
   ///
@@ -33,10 +34,14 @@ public final class Plugin: @unchecked Sendable {
     }
     // Its own handle on libvips' types is the program's: the library is started before anyone's code asks for it.
     try StageError.imaging { () throws(ImagingError) in try Libvips.start() }
+    // Before it is opened: should it be replaced meanwhile, pictures are made once more, and never too seldom.
+    sha256 = Self.digest(of: path)
     var opened: OpaquePointer?
     var abi: UInt32 = 0
     var text = [CChar](repeating: 0, count: 2048)
-    let state = path.withCString { cplugin_open($0, &opened, &abi, &text, text.count) }
+    let state = Self.guarding("plugin \(name) was being opened") {
+      path.withCString { cplugin_open($0, &opened, &abi, &text, text.count) }
+    }
     let problem = String(decoding: text.prefix { $0 != 0 }.map { UInt8(bitPattern: $0) }, as: UTF8.self)
     switch state {
     case CPLUGIN_OPEN: break
@@ -70,17 +75,21 @@ public final class Plugin: @unchecked Sendable {
     file = path
   }
 
-  /// The SHA-256 of the file, 64 hex digits; empty where it can no longer be read.
-  var sha256: String {
-    digest.withLock { known in
-      if let known { return known }
-      let descriptor = file.withCString { open($0, O_RDONLY | O_CLOEXEC) }
-      guard descriptor >= 0 else { return "" }
-      defer { close(descriptor) }
-      guard case .success(let bytes) = SHA256.digest(ofFile: descriptor) else { return "" }
-      known = Hex.text(bytes)
-      return known ?? ""
+  /// Runs code of a plugin before there is an item to blame: a crash or a call of `exit` is put down to it by name.
+  static func guarding<T>(_ what: String, _ body: () -> T) -> T {
+    what.withCString { text in
+      csystem_guard_begin(text)
+      defer { csystem_guard_end() }
+      return body()
     }
+  }
+
+  private static func digest(of file: PathBytes) -> String {
+    let descriptor = file.withCString { open($0, O_RDONLY | O_CLOEXEC) }
+    guard descriptor >= 0 else { return "" }
+    defer { close(descriptor) }
+    guard case .success(let bytes) = SHA256.digest(ofFile: descriptor) else { return "" }
+    return Hex.text(bytes)
   }
 
   /// The stage as a registry takes it.
@@ -96,6 +105,8 @@ public final class Plugin: @unchecked Sendable {
     if spec.movesPixels, !spec.produces.contains(.matte) { removes.insert(.matte) }
     var plan = StagePlan(accepts: spec.accepts, produces: spec.produces.union(.picture), removes: removes)
     plan.uses = [.matte]
+    // Whoever asks now and then is not given up while giving up.
+    plan.endsWithin = 2
     plan.mostDepth = spec.mostDepth
     if spec.movesPixels {
       plan.movesPixels = true
@@ -105,9 +116,18 @@ public final class Plugin: @unchecked Sendable {
     plan.workingBytes = { width, height in width * height * (spec.bytesPerPixel + 8) }
     plan.helperFiles = spec.stage.fields.compactMap { field in
       guard case .text(.path) = field.type else { return nil }
-      return settings.nodes[field.name]?.stringValue.map(Template.literal)
+      let chosen = settings.nodes[field.name]?.stringValue ?? Self.absent(field)
+      return chosen.map(Template.literal)
     }
     return plan
+  }
+}
+
+extension Plugin {
+  /// What a field is where a job does not name it, if that is a text.
+  private static func absent(_ field: any FieldDeclaration) -> String? {
+    guard let declared = field as? Field<JSONText>, case .string(let text)? = declared.absent else { return nil }
+    return text
   }
 }
 
@@ -121,7 +141,7 @@ extension StageRegistry {
   /// - Returns: the stage's name.
   @discardableResult
   public mutating func load(plugin path: String, from folder: PathBytes) throws(StageError) -> String {
-    let file = folder.joining(PathBytes(path))
+    let file = folder.joining(PathBytes(String(path.trimmingPrefix("./"))))
     let plugin = try Plugin(file)
     let name = plugin.spec.stage.name
     if let there = self[name] {

@@ -34,6 +34,11 @@ struct PluginSpec: Sendable {
         "plugin-name", "plugin \(file) calls its stage \"\(name)\", which has no namespace", kind: .environment,
         hint: "use a word of its maker's before it, such as acme.\(name.isEmpty ? "grain" : name)")
     }
+    guard name.utf8.allSatisfy(Self.belongsToName) else {
+      throw StageError(
+        "plugin-name", "plugin \(file) calls its stage \(JSONText.string(name).rendered())", kind: .environment,
+        hint: "use ASCII letters and digits, \"-\", \"_\" and \".\"")
+    }
     var fields: [any FieldDeclaration] = []
     for node in root["fields"]?.arrayValue ?? [] {
       let field = try PluginField(node, file: file).declaration
@@ -44,7 +49,8 @@ struct PluginSpec: Sendable {
     }
     let examples = root["examples"]?.arrayValue ?? []
     stage = StageSpec(
-      name: name, version: settings[Self.version], summary: settings[Self.summary], notes: settings[Self.notes],
+      name: name, version: settings[Self.version], summary: ProgramWords.plain(settings[Self.summary]),
+      notes: settings[Self.notes].map(ProgramWords.plain),
       fields: fields, examples: examples.map { Self.line(JSONText($0.value)) })
     for text in settings[Self.accepts] { accepts.formUnion(Self.trait(text)) }
     for text in settings[Self.produces] { produces.formUnion(Self.trait(text)) }
@@ -54,6 +60,11 @@ struct PluginSpec: Sendable {
     mostDepth = settings[Self.depth]
     bytesPerPixel = settings[Self.memory]
     try checkExamples(examples, file)
+  }
+
+  private static func belongsToName(_ byte: UInt8) -> Bool {
+    (0x30...0x39).contains(byte) || (0x61...0x7A).contains(byte | 0x20) && byte < 0x7B
+      || [UInt8(ascii: "-"), UInt8(ascii: "_"), UInt8(ascii: ".")].contains(byte)
   }
 
   private static let name = Field<String>.text("name", default: nil, help: "the stage's name with its namespace")
@@ -191,7 +202,7 @@ struct PluginField: Sendable {
     case .choice:
       let choices = (settings[Self.choices]?.arrayValue ?? []).map { node in
         node.stringValue.map { Choice($0) }
-          ?? Choice(node["name"]?.stringValue ?? "", node["help"]?.stringValue ?? "")
+          ?? Choice(node["name"]?.stringValue ?? "", ProgramWords.plain(node["help"]?.stringValue ?? ""))
       }
       guard !choices.isEmpty else { throw wrong("a choice needs \"choices\"") }
       guard Set(choices.map(\.name)).count == choices.count, !choices.contains(where: \.name.isEmpty) else {
@@ -209,7 +220,7 @@ struct PluginField: Sendable {
     declaration = Field<JSONText>(
       name, type: type, absent: isRequired ? Optional<JSONText>.none : .some(defaultText ?? .null),
       defaultText: defaultText,
-      unit: settings[Self.unit], help: settings[Self.help]
+      unit: settings[Self.unit].map(ProgramWords.plain), help: ProgramWords.plain(settings[Self.help])
     ) { node, _ in Self.fits(node, type) ? JSONText(node.value) : nil }
   }
 

@@ -1,4 +1,5 @@
 import CPlugin
+import Glibc
 @_spi(Plugins) import Imaging
 import JobSyntax
 import PipelineKit
@@ -10,16 +11,21 @@ final class PluginStage: ReadyStage, @unchecked Sendable {
   private let instance: UnsafeMutableRawPointer
   private let plugin: Plugin
   private let name: String
+  private let limits: DecodeLimits
   private let calls = Mutex((inside: 0, isOver: false))
 
   /// - Throws: an error of class `environment` with what the plugin says.
   init(_ plugin: Plugin, _ settings: Settings, _ resources: StageResources) throws(StageError) {
     self.plugin = plugin
     name = plugin.spec.stage.name
+    limits = resources.decodeLimits
     let handed = Self.settings(plugin.spec.stage, settings, resources.run.baseFolder)
     defer { cplugin_settings_free(handed) }
     var error = CPluginError()
-    guard let instance = cplugin_create(plugin.handle, handed, &error) else {
+    let made = Plugin.guarding("plugin \(plugin.file.printable) was being made ready") {
+      cplugin_create(plugin.handle, handed, &error)
+    }
+    guard let instance = made else {
       var failure = Self.failure(error, of: name)
       failure.kind = .environment
       throw failure
@@ -87,11 +93,25 @@ final class PluginStage: ReadyStage, @unchecked Sendable {
     return .next(item.with(image: image, matte: keptMatte, original: item.original, mattes: item.mattes))
   }
 
+  /// Warnings and notes that are taken of one call, and bytes of each.
+  private static let mostSaid = 20
+  private static let mostBytes = 1024
+
+  private static func text(_ pointer: UnsafePointer<CChar>) -> String {
+    let count = strnlen(pointer, mostBytes + 1)
+    let bytes = UnsafeRawBufferPointer(start: pointer, count: min(count, mostBytes))
+    return String(decoding: bytes, as: UTF8.self) + (count > mostBytes ? " …" : "")
+  }
+
   /// What a plugin asks and says during one call.
   private final class Call: Sendable {
     let context: StageContext
     let name: String
+    private let said = Atomic<Int>(0)
     init(_ context: StageContext, _ name: String) { (self.context, self.name) = (context, name) }
+
+    /// Whether one more warning or note is taken.
+    func mayTalk() -> Bool { said.add(1, ordering: .relaxed).newValue <= PluginStage.mostSaid }
 
     static func at(_ pointer: UnsafeRawPointer?) -> Call? {
       pointer.map { Unmanaged<Call>.fromOpaque($0).takeUnretainedValue() }
@@ -115,13 +135,14 @@ final class PluginStage: ReadyStage, @unchecked Sendable {
               context: UnsafeRawPointer(Unmanaged.passUnretained(talk).toOpaque()),
               cancelled: { Call.at($0)?.context.isCancelled == true ? 1 : 0 },
               warn: { pointer, code, message in
-                guard let call = Call.at(pointer), let code, let message else { return }
+                guard let call = Call.at(pointer), call.mayTalk(), let code, let message else { return }
                 let word = PluginStage.code(String(cString: code)) ?? "plugin-warning"
-                call.context.warn(word, PluginStage.sentence(String(cString: message)))
+                call.context.warn(word, PluginStage.sentence(PluginStage.text(message)))
               },
               note: { pointer, name, text in
-                guard let call = Call.at(pointer), let name, let text else { return }
-                call.context.note("\(call.name).\(String(cString: name))", .string(String(cString: text)))
+                guard let call = Call.at(pointer), call.mayTalk(), let name, let text else { return }
+                let label = PluginStage.sentence(PluginStage.text(name))
+                call.context.note("\(call.name).\(label)", .string(ProgramWords.plain(PluginStage.text(text))))
               })
             return cplugin_process(
               plugin.handle, instance, &shown, picture, matte, &result, &resultMatte, &error)
@@ -146,6 +167,13 @@ final class PluginStage: ReadyStage, @unchecked Sendable {
         "plugin \(name) made \(foreign.width)×\(foreign.height) pixels of \(input.width)×\(input.height), and its spec "
           + "does not say that it moves any")
     }
+    guard foreign.width <= limits.maxSide, foreign.height <= limits.maxSide,
+      foreign.width <= limits.maxPixels / foreign.height
+    else {
+      throw StageError(
+        "limit", "plugin \(name) made \(foreign.width)×\(foreign.height) pixels, more than the limits allow",
+        hint: "raise limits.maxPixels or limits.maxSide if that is meant")
+    }
     guard foreign.depth == input.depth else {
       throw StageError(
         "plugin-depth",
@@ -158,7 +186,7 @@ final class PluginStage: ReadyStage, @unchecked Sendable {
     let mask = input.bands == 1
     guard mask ? foreign.bands == 1 : foreign.bands == 3 || foreign.bands == 4 else {
       throw StageError(
-        "plugin-bands", "plugin \(name) handed back \(foreign.bands) bands for a picture of \(input.bands)")
+        "plugin-bands", "plugin \(name) handed back a picture of \(foreign.bands) bands for one of \(input.bands)")
     }
     if input.hasAlpha, foreign.bands == 3, !spec.removes.contains(.alpha) {
       throw StageError(
@@ -178,9 +206,9 @@ final class PluginStage: ReadyStage, @unchecked Sendable {
     else {
       throw StageError(
         "plugin-matte",
-        "plugin \(name) handed back a matte of \(foreign.width)×\(foreign.height) with \(foreign.bands) bands of "
-          + "\(foreign.formatName) for a picture of \(picture.width)×\(picture.height); it must have 1 band of 8 bits and the "
-          + "picture's sides")
+        "plugin \(name) handed back a matte of \(foreign.width)×\(foreign.height)×\(foreign.bands) "
+          + "\(foreign.formatName) for a picture of \(picture.width)×\(picture.height); it must have 1 band of 8 bits "
+          + "and the picture's sides")
     }
     let plain: Image
     if let unchanged {
@@ -222,7 +250,7 @@ final class PluginStage: ReadyStage, @unchecked Sendable {
 
   /// One line, without the full stop that our messages do not have.
   private static func sentence(_ text: String) -> String {
-    var line = text.split(whereSeparator: \.isNewline).joined(separator: " ")
+    var line = ProgramWords.plain(text).split(whereSeparator: \.isNewline).joined(separator: " ")
     while line.hasSuffix(".") || line.hasSuffix(" ") { line.removeLast() }
     return line
   }

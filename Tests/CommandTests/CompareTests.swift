@@ -111,6 +111,23 @@ import Testing
     #expect(try json(far.outputBytes)["counts"]?["changed"]?.integer == 3, "\(far.output)")
   }
 
+  /// Bytes that are the same are the same, also those of no picture; what is damaged is said without hints about jobs.
+  @Test func emptyAndDamagedFilesAreTold() throws {
+    let scene = try Scene()
+    let bytes = try picture(200, 200, mark: (20, 30)).encoded(.png(.init())).array
+    for side in ["a", "b"] {
+      scene.folder.write([], to: "\(side)/empty.png")
+      scene.folder.write(bytes, to: "\(side)/whole.png")
+    }
+    #expect(compare(scene, "a", "b").exitCode == 0)
+    scene.folder.write(Array(bytes.dropLast(bytes.count / 2)), to: "b/whole.png")
+    let result = compare(scene, "a", "b")
+    #expect(result.exitCode == 1)
+    #expect(result.output.contains("whole.png") && !result.output.contains("onDamage"), "\(result.output)")
+    let wrong = compare(scene, "a/whole.png", "b/whole.png")
+    #expect(wrong.exitCode == 4 && wrong.error.contains("compare takes folders of pictures, reports"), "\(wrong.error)")
+  }
+
   @Test func whatCannotBeComparedIsADifference() throws {
     let scene = try Scene()
     let image = try picture(64, 48)

@@ -1,12 +1,22 @@
+import Conformance
+import Glibc
 import JobSyntax
 import TestSupport
 import Testing
+
+private let isWhole = getenv("PIPELINE_SOAK").map { String(cString: $0) == "1" } ?? false
 
 /// `pipeline plugin test`, from outside: plugins that are wrong in one way each fail on the line that is about it, and
 /// on no other.
 @Suite(.enabled(if: TestPlugins.canBuild, "a C compiler is missing: apt-get install gcc"))
 struct ConformanceCardTests {
-  private static func card(_ arguments: String...) throws -> (failed: [String], result: ProgramResult, card: JSONNode) {
+  private static func card(_ arguments: String...) throws -> (
+    failed: [String], result: ProgramResult, card: JSONNode
+  ) {
+    try card(arguments)
+  }
+
+  private static func card(_ arguments: [String]) throws -> (failed: [String], result: ProgramResult, card: JSONNode) {
     let folder = TemporaryFolder()
     var settings = RunProgram.Settings()
     settings.folder = folder.path
@@ -14,10 +24,14 @@ struct ConformanceCardTests {
       ["plugin", "test"] + arguments + ["--format", "json"], settings, limit: 600)
     let card = try json(result.output)
     let lines = try #require(card["lines"]?.arrayValue)
-    #expect(lines.count == 24)
+    let asked = arguments.count { $0 == "--line" }
+    #expect(lines.count == (asked == 0 ? 24 : asked))
     let failed = lines.filter { $0["state"]?.stringValue == "fail" }.compactMap { $0["line"]?.stringValue }
     return (failed, result, card)
   }
+
+  /// Only these lines, where the whole card is not asked for.
+  private static func lines(_ names: String...) -> [String] { isWhole ? [] : names.flatMap { ["--line", $0] } }
 
   @Test func aGoodPluginPasses() throws {
     let (failed, result, card) = try Self.card(TestPlugins.plugin("GOOD"))
@@ -34,7 +48,14 @@ struct ConformanceCardTests {
     ("FAULT_RANDOM", "repeatable"), ("FAULT_LAZY", "picture"), ("ABI=7", "loads"), ("MINOR=3", "loads"),
   ])
   func aBrokenPluginFailsOnItsLine(_ fault: String, _ line: String) throws {
-    let (failed, result, _) = try Self.card(TestPlugins.plugin(fault))
+    // The whole card with PIPELINE_SOAK=1, else the line itself and two others.
+    var lines: [String] = []
+    if !isWhole {
+      var random = SeededGenerator(state: fault.utf8.reduce(0) { $0 &* 31 &+ UInt64($1) })
+      let others = ConformanceLine.allCases.map(\.rawValue).filter { $0 != line }.shuffled(using: &random)
+      lines = ([line] + others.prefix(2)).flatMap { ["--line", $0] }
+    }
+    let (failed, result, _) = try Self.card([TestPlugins.plugin(fault)] + lines)
     #expect(failed == [line], "\(result.output)")
     #expect(result.exitCode == 1)
   }
@@ -42,11 +63,14 @@ struct ConformanceCardTests {
   /// What a plugin says about itself is what it is held to.
   @Test func declaredFactsAreNoFaults() throws {
     let moving = #"FACTS="\"moves\": true,""#
-    #expect(try Self.card(TestPlugins.plugin("FAULT_SIZE", moving)).failed == [])
+    #expect(
+      try Self.card([TestPlugins.plugin("FAULT_SIZE", moving)] + Self.lines("size", "orientation", "wide")).failed == []
+    )
     let removing = #"FACTS="\"removes\": [\"alpha\"],""#
-    #expect(try Self.card(TestPlugins.plugin("FAULT_ALPHA", removing)).failed == [])
+    #expect(
+      try Self.card([TestPlugins.plugin("FAULT_ALPHA", removing)] + Self.lines("alpha", "grey-alpha")).failed == [])
     let shallow = #"FACTS="\"depth\": 8,""#
-    #expect(try Self.card(TestPlugins.plugin("FAULT_DEPTH", shallow)).failed == [])
+    #expect(try Self.card([TestPlugins.plugin("FAULT_DEPTH", shallow)] + Self.lines("16-bit", "picture")).failed == [])
   }
 
   @Test func theExamplesPass() throws {
@@ -80,6 +104,9 @@ struct ConformanceCardTests {
     let unknown = RunProgram.run(["plugin", "test", "resiz"])
     #expect(unknown.exitCode == 2)
     #expect(unknown.error.contains(#"did you mean "resize"?"#))
+    let noLine = RunProgram.run(["plugin", "test", "resize", "--line", "colour"])
+    #expect(noLine.exitCode == 2)
+    #expect(noLine.error.contains("--line expects loads, settings,"))
     let wrong = RunProgram.run(["plugin", "test", "resize", "--settings", #"{ "width": 0 }"#])
     #expect(wrong.exitCode == 2)
     #expect(wrong.error.contains("[out-of-range]"))

@@ -95,6 +95,33 @@ import Testing
     #expect(result.error.contains("no-such-tool is not on PATH"))
   }
 
+  @Test("a file that it uses and that is not there ends the run before it works")
+  func missingUses() throws {
+    let scene = try Scene(pictures: 1)
+    scene.job(
+      encode: #"{ "stage": "exec", "command": ["cat"], "uses": ["tabel.csv"] }, { "stage": "encode", "format": "png" }"#
+    )
+    let result = scene.run("run", "job.json")
+    #expect(result.exitCode == 4)
+    #expect(result.error.contains("tabel.csv, which exec uses, cannot be read"), "\(result.error)")
+  }
+
+  @Test("when an item's time is over its program is ended, and no worker is given up")
+  func itemDeadline() throws {
+    let scene = try Scene(pictures: 1)
+    scene.job(
+      encode:
+        #"{ "stage": "exec", "command": ["sh", "-c", "echo $$ > \"$1\"; sleep 600; cat", "sh", "${job.dir}/pid"] }, { "stage": "encode", "format": "png" }"#,
+      run: #"{ "itemDeadline": 0.5 }"#)
+    let result = scene.run("run", "job.json")
+    #expect(result.exitCode == 1)
+    #expect(result.error.contains("the item's time was over, and sh was ended with it"), "\(result.error)")
+    #expect(!result.error.contains("left behind"), "\(result.error)")
+    let text = String(decoding: try #require(scene.folder.read("pid")), as: UTF8.self)
+    let process = try #require(Int32(text.filter { $0.isNumber }))
+    #expect(kill(process, 0) != 0 && errno == ESRCH)
+  }
+
   @Test("a run that is stopped takes its programs with it")
   func stopped() throws {
     let scene = try Scene(pictures: 1)

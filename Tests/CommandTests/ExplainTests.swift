@@ -105,6 +105,20 @@ import Testing
     #expect(try shown.bytes() == Image(width: 32, height: 32, bands: 3, samples: samples).bytes())
   }
 
+  /// What a crash has left does not keep the next explanation out.
+  @Test(.enabled(if: TestPlugins.canBuild, "a C compiler is missing: apt-get install gcc"))
+  func aCrashKeepsNobodyOut() throws {
+    let scene = try Scene(pictures: 1)
+    scene.folder.write(try #require(scene.folder.read("in/p00.jpg")), to: "in/segv.jpg")
+    scene.job(encode: #"{ "stage": "test.plugin" }, { "stage": "encode", "format": "png" }"#)
+    let plugin = TestPlugins.plugin("GOOD")
+    #expect(explain(scene, "job.json", "in/segv.jpg", "--to", "look", "--plugin", plugin).signal == SIGSEGV)
+    #expect(explain(scene, "job.json", "in/p00.jpg", "--to", "look", "--plugin", plugin).exitCode == 0)
+    let folder = explain(scene, "job.json", "in", "--to", "other", "--plugin", plugin)
+    #expect(folder.exitCode == 4 && folder.error.contains("in is no file"), "\(folder.error)")
+    #expect(!scene.folder.tree().contains { $0.hasPrefix("other") })
+  }
+
   @Test func theFailingStageIsShown() throws {
     let scene = try Scene()
     scene.folder.write("no picture", to: "in/<b>.jpg")

@@ -153,6 +153,76 @@ struct PluginTests {
     #expect(codes == [code, code, code])
   }
 
+  /// However much a plugin has to say, the report stays one that can be read.
+  @Test func wordsAreBoundedAndPlain() throws {
+    let scene = try Self.scene(1, plugins: [TestPlugins.plugin("FAULT_FLOOD")])
+    #expect(scene.run("run", "job.json", "--report", "report.json").exitCode == 0)
+    let item = try #require(try scene.report()["items"]?.arrayValue?.first)
+    let warnings = (item["warnings"]?.arrayValue ?? []).compactMap { $0["message"]?.stringValue }
+    #expect(!warnings.isEmpty && warnings.count <= 20)
+    for text in warnings + [item["facts"]?["test.plugin.flood"]?.stringValue ?? ""] {
+      #expect(text.hasPrefix("red") && text.utf8.count < 1100)
+      #expect(!text.unicodeScalars.contains { $0.value < 0x20 && $0 != "\n" })
+    }
+  }
+
+  @Test func aResultIsHeldToTheLimits() throws {
+    let scene = try Self.scene(plugins: [TestPlugins.plugin("FAULT_LARGE", #"FACTS="\"moves\": true,""#)])
+    let result = scene.run("run", "job.json")
+    #expect(result.exitCode == 1)
+    #expect(result.error.contains("plugin test.plugin made 20000×20000 pixels, more than the limits allow"))
+  }
+
+  /// What is wrong before the first picture is put down to the plugin by name, and never taken for success.
+  @Test(arguments: [
+    ("FAULT_EXIT_ENTRY", "was being opened and ended the program", 4),
+    ("FAULT_QUICK_EXIT_ENTRY", "was being opened and ended the program", 4),
+    ("FAULT_CRASH_ENTRY", "was being opened and crashed", nil),
+    ("FAULT_EXIT_CREATE", "was being made ready and ended the program", 4),
+    ("FAULT_CRASH_CREATE", "was being made ready and crashed", nil),
+  ])
+  func aPluginThatEndsTheProgramIsNamed(_ fault: String, _ words: String, _ code: Int32?) throws {
+    let plugin = TestPlugins.plugin(fault)
+    let scene = try Self.scene(plugins: [plugin])
+    let result = scene.run("run", "job.json", "--quiet")
+    #expect(result.exitCode == code, "\(result.error)")
+    #expect(result.error.contains("pipeline: plugin \(plugin) \(words)"), "\(result.error)")
+    #expect(scene.folder.tree().allSatisfy { !$0.hasPrefix("out/") })
+    if fault.hasSuffix("ENTRY") {
+      for command in [["lint", "job.json"], ["plugin", "test", plugin]] {
+        let other = RunProgram.run(command, scene.settings())
+        #expect(other.exitCode == code && other.error.contains(words), "\(other.error)")
+      }
+    }
+  }
+
+  /// What a plugin prints does not get into results.
+  @Test func resultsStayWhatTheyAre() throws {
+    let plugin = TestPlugins.plugin("FAULT_TALK")
+    let scene = try Self.scene(plugins: [plugin])
+    for command in [
+      ["plan", "job.json", "--format", "json"], ["schema", "job", "--plugin", plugin],
+      ["plugin", "test", plugin, "--line", "size", "--format", "json"],
+    ] {
+      let result = RunProgram.run(command, scene.settings())
+      #expect(result.exitCode == 0, "\(result.error)")
+      _ = try json(result.output)
+      #expect(result.error.contains("entry\n"))
+    }
+  }
+
+  /// A file that a field leads to by default is as much a part of the settings as one that a job names.
+  @Test func aFileByDefaultCounts() throws {
+    let scene = try Self.scene(
+      plugins: [TestPlugins.plugin(#"TABLE="\"default\": \"table.csv\",""#)], remembers: true)
+    #expect(scene.run("run", "job.json").exitCode == 4)
+    scene.folder.write("1", to: "table.csv")
+    #expect(scene.run("run", "job.json").error.contains("3 done"))
+    #expect(scene.run("run", "job.json").error.contains("3 skipped"))
+    scene.folder.write("2", to: "table.csv")
+    #expect(scene.run("run", "job.json").error.contains("3 done"))
+  }
+
   @Test func anErrorHasThePluginsOwnWords() throws {
     let scene = try Self.scene(plugins: [TestPlugins.plugin("GOOD")])
     scene.folder.write(try #require(scene.folder.read("in/p00.jpg")), to: "in/refused.jpg")
@@ -179,6 +249,29 @@ struct PluginTests {
     for item in report["items"]?.arrayValue ?? [] {
       let isFaulty = item["input"]?.stringValue?.contains("segv") == true
       #expect(item["error"]?["code"]?.stringValue == (isFaulty ? "crash" : nil))
+    }
+  }
+
+  /// Of `exec` before a stage that crashes neither folders nor programs stay behind.
+  @Test func aCrashLeavesNothingOfExecBehind() throws {
+    let scene = try Self.scene(
+      8, plugins: [TestPlugins.plugin("GOOD")],
+      stage: #"""
+        { "stage": "exec", "command": ["sh", "-c", "setsid sh -c 'echo $$ >> \"$1/pids\"; exec sleep 600' sh \"$1\" & cat", "sh", "${job.dir}"] },
+        { "stage": "test.plugin" }
+        """#)
+    scene.folder.makeFolder("tmp")
+    scene.folder.write(try #require(scene.folder.read("in/p00.jpg")), to: "in/p03-segv.jpg")
+    let result = scene.run("run", "job.json") {
+      $0.environment = Cookbook.environment(["TMPDIR": scene.folder["tmp"]])
+    }
+    #expect(result.exitCode == 1, "\(result.error)")
+    #expect(scene.folder.tree().allSatisfy { !$0.hasPrefix("tmp/pipeline-exec") }, "\(scene.folder.tree())")
+    let pids = String(decoding: try #require(scene.folder.read("pids")), as: UTF8.self).split(separator: "\n")
+    #expect(pids.count >= 7)
+    for pid in pids.compactMap({ Int32($0) }) {
+      let state = String(decoding: TemporaryFolder.read("/proc/\(pid)/stat") ?? [], as: UTF8.self)
+      #expect(kill(pid, 0) != 0 || state.contains(") Z "), "\(pid) lives on")
     }
   }
 

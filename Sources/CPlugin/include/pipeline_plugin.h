@@ -31,7 +31,8 @@
 //   one picture is kept on the stack, and anything else that changes is guarded.
 //
 // libvips is started by the program. A plugin does not call vips_init(), vips_shutdown(), vips_concurrency_set() or
-// vips_cache_set_max(), and does not change signal handlers.
+// vips_cache_set_max(), and does not change signal handlers. It never ends the process: exit() fails the picture, or
+// the start, and _exit() would end the run without a word.
 #ifndef PIPELINE_PLUGIN_H
 #define PIPELINE_PLUGIN_H
 
@@ -95,7 +96,8 @@ typedef struct PipelineItem {
   // Nonzero once nobody waits for the picture any more: its time is over, or its run is being stopped. Long work should
   // look now and then, and give up with any error.
   int (*cancelled)(const struct PipelineItem *item);
-  // Puts a warning in the report: a code as in PipelineError, and a sentence.
+  // Puts a warning in the report: a code as in PipelineError, and a sentence. Of one call 20 warnings and notes are
+  // taken, and 1,024 bytes of each text.
   void (*warn)(const struct PipelineItem *item, const char *code, const char *message);
   // Puts a fact in the report of the picture: a name, and a text.
   void (*note)(const struct PipelineItem *item, const char *name, const char *text);

@@ -19,3 +19,11 @@ void csystem_capture_end(void);
 /// Lets csystem_capture_begin, when it is called next, go on with the file of a program that this one has replaced, and
 /// with what was not taken from it.
 void csystem_capture_continue(int file, long offset);
+
+/// Says that somebody else's code is run from here on: should the process die of a fault, or should that code call exit,
+/// `text` is written to stderr, followed by "and crashed" or "and ended the program". In place of exit's code the process
+/// ends with 4, so that what was not done is not taken for done.
+///
+/// `text` must stay where it is until csystem_guard_end. Others wait until then.
+void csystem_guard_begin(const char *text);
+void csystem_guard_end(void);

@@ -1,5 +1,6 @@
 import Digest
 import Dispatch
+import Glibc
 import Imaging
 import JobSyntax
 import PipelineKit
@@ -113,7 +114,8 @@ public struct Comparison: Sendable {
     do throws(ImagingError) {
       try compare(pathA, pathB, &finding, threshold)
     } catch {
-      finding.reason = "cannot be compared: \(StageError(error).description)"
+      // Hints are about jobs.
+      finding.reason = "cannot be compared: \(error.message)"
     }
     return finding
   }
@@ -130,9 +132,19 @@ public struct Comparison: Sendable {
     return bytes
   }
 
+  /// Nothing is the same bytes too, though no picture.
+  private static func isEmpty(_ path: PathBytes) -> Bool {
+    var status = stat()
+    return path.withCString { stat($0, &status) } == 0 && status.st_mode & S_IFMT == S_IFREG && status.st_size == 0
+  }
+
   private static func compare(
     _ pathA: PathBytes, _ pathB: PathBytes, _ finding: inout Finding, _ threshold: Double
   ) throws(ImagingError) {
+    if isEmpty(pathA), isEmpty(pathB) {
+      finding.kind = .identical
+      return
+    }
     guard let one = try read(pathA, finding.first, "first", &finding),
       let two = try read(pathB, finding.second, "second", &finding)
     else { return }

@@ -447,7 +447,10 @@ final class Executor: Sendable {
         stage: stages[index].label, run: self.run, journal: run.journal, temporaries: temporaries, claims: claims,
         protected: protected, matte: progress.way.matte, kept: kept(of: index),
         services: services?.forItem(progress.item.identity, stage: index, label: stages[index].label),
-        pauses: Pauses { claim.extend(by: $0) }, cancelled: { claim.isRevoked })
+        pauses: Pauses { claim.extend(by: $0) },
+        cancelled: { [plan = stages[index].plan] in
+          claim.isRevoked || plan.endsWithin > 0 && claim.expiry <= .now
+        })
       step(&progress, in: context)
       let snapshot = progress
       guard claim.commit({ run.progress.withLock { $0 = snapshot } }) else { return }
@@ -634,14 +637,15 @@ final class Executor: Sendable {
     let workLanes = lanes.withLock { Array($0.values) }
     for lane in workLanes {
       for (worker, claim) in lane.claims where claim.expiry <= now {
+        let stage = stages[min(claim.currentStage, stages.count - 1)]
+        guard claim.expiry + .seconds(stage.plan.endsWithin) <= now else { continue }
         guard lane.abandon(worker, claim) else { continue }
         let hungCalls = state.withLock { state in
           state.hungWorkers += 1
           return state.hungWorkers
         }
         if hungCalls >= configuration.mostHungCalls { moveToChildren() }
-        let label = stages[min(claim.currentStage, stages.count - 1)].label
-        conclude(claim.item, TailEnd(.failed, stage: label, error: deadlineError(inStage: label)))
+        conclude(claim.item, TailEnd(.failed, stage: stage.label, error: deadlineError(inStage: stage.label)))
       }
     }
     if let deadline = configuration.deadline, now - started >= deadline { stop(.deadline) }

@@ -97,9 +97,13 @@ extension Option where Value == String {
 
 extension Option where Value: RawRepresentable & CaseIterable, Value.RawValue == String {
   /// One of a closed vocabulary.
-  static func choice(_ name: String, help: String) -> Self {
+  ///
+  /// - Parameter placeholder: where there are too many to list them.
+  static func choice(_ name: String, _ placeholder: String? = nil, repeats: Bool = false, help: String) -> Self {
     let names = Value.allCases.map(\.rawValue)
     let expected = names.dropLast().joined(separator: ", ") + " or " + (names.last ?? "")
-    return .init(name, names.joined(separator: "|"), help: help, expected: expected) { Value(rawValue: $0) }
+    return .init(
+      name, placeholder ?? names.joined(separator: "|"), repeats: repeats, help: help, expected: expected
+    ) { Value(rawValue: $0) }
   }
 }

@@ -10,7 +10,7 @@ struct Operand: Sendable {
 
   /// `JOB`, `[NAME]`, `JOB…`. A name that ends in an optional part says by itself how many.
   var usage: String {
-    let many = count.upperBound > 1 && !name.hasSuffix("]") ? name + "…" : name
+    let many = count.upperBound > max(1, count.lowerBound) && !name.hasSuffix("]") ? name + "…" : name
     return count.lowerBound == 0 ? "[\(many)]" : many
   }
 }

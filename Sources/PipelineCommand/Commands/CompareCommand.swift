@@ -68,6 +68,7 @@ enum CompareCommand {
     if let file = arguments[html] {
       do throws(StageError) {
         let path = (PathBytes.currentFolder ?? "/").joining(PathBytes(file)).normalised
+        try ResultKind.page.check(path, named: file)
         try ResultFile.write(ComparisonPage.page(comparison).rendered, to: path)
       } catch {
         StandardStreams.complain(error.description)
@@ -84,8 +85,14 @@ enum CompareCommand {
     let name = PathBytes(text).printable
     var status = stat()
     if path.withCString({ stat($0, &status) }) == 0 {
-      return status.st_mode & S_IFMT == S_IFDIR
-        ? try ComparedSide(folder: path.normalised, name: name) : try ComparedSide(report: path, name: name)
+      if status.st_mode & S_IFMT == S_IFDIR { return try ComparedSide(folder: path.normalised, name: name) }
+      do throws(StageError) {
+        return try ComparedSide(report: path, name: name)
+      } catch {
+        var failure = error
+        failure.hint = failure.hint ?? "compare takes folders of pictures, reports, and IDs of runs"
+        throw failure
+      }
     }
     let missing = String(cString: strerror(errno))
     let isID = text.utf8.allSatisfy { byte in

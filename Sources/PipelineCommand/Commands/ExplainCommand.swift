@@ -102,6 +102,9 @@ enum ExplainCommand {
         "picture-missing", "\(PathBytes(text).printable) is not there, and is none of the job's inputs",
         kind: .environment, cause: String(cString: strerror(errno)))
     }
+    guard status.st_mode & S_IFMT == S_IFREG else {
+      throw StageError("picture-missing", "\(PathBytes(text).printable) is no file", kind: .environment)
+    }
     return ItemIdentity(index: 0, path: path, name: PathBytes(text), directory: PathBytes(""))
   }
 
@@ -162,7 +165,10 @@ private struct ExplainedFolder {
       if bytes != Array(".".utf8), bytes != Array("..".utf8) { names.append(PathBytes(bytes: bytes)) }
     }
     closedir(listing)
-    guard !names.isEmpty else { return }
+    guard !names.isEmpty else {
+      try begin()
+      return
+    }
     let earlier = (try? EncodedPicture.read(path: path.joining("explain.json").bytes, maxBytes: 64 << 20))
       .flatMap { StrictJSON.parse(SourceFile(name: "explain.json", text: $0.array)).root }
     guard let stages = earlier?["stages"]?.arrayValue else {
@@ -173,6 +179,12 @@ private struct ExplainedFolder {
     let old = Set(
       stages.flatMap { $0["files"]?.arrayValue ?? [] }.compactMap { $0["file"]?.stringValue }.map { PathBytes($0) })
     for name in names where old.contains(name) { _ = path.joining(name).withCString { unlink($0) } }
+    try begin()
+  }
+
+  /// Marks the folder as one of an explanation, also for when a stage crashes.
+  private func begin() throws(StageError) {
+    try ResultFile.write(Array("{ \"stages\": [] }\n".utf8), to: path.joining("explain.json"))
   }
 
   func write(_ name: String, _ bytes: EncodedBytes) throws(StageError) {

@@ -18,7 +18,7 @@ enum LintCommand {
   @Sendable private static func run(_ arguments: ParsedArguments, _ invocation: Invocation) throws(UsageError) -> Int32
   {
     let loader = try JobOptions.loader(arguments, invocation.registry)
-    let terminal = Terminal(1)
+    let terminal = Terminal(StandardStreams.output)
     let renderer = DiagnosticRenderer(width: terminal.diagnosticWidth)
     var all: [Diagnostic] = []
     for path in arguments.operands {
@@ -42,6 +42,7 @@ enum LintCommand {
     Annotations(arguments[Annotations.option], logIsJSON: false).show(all)
     if let file = arguments[codeQuality] {
       do throws(StageError) {
+        try ResultKind.codeQuality.check((PathBytes.currentFolder ?? "/").joining(PathBytes(file)), named: file)
         try ResultFile.write(CodeQuality.json(all).rendered(pretty: true) + "\n", to: file)
       } catch {
         StandardStreams.complain(error.description)

@@ -12,6 +12,9 @@ enum PluginCommand {
     "settings", "JSON",
     help: "the stage's settings, as in a job (default: none, or those of its first example where it needs some)")
 
+  private static let line = Option<ConformanceLine>.choice(
+    "line", "NAME", repeats: true, help: "judges this line of the card alone; repeatable")
+
   static let command = Command(
     name: "plugin", summary: "holds a stage, of a plugin or built in, to what every stage must do",
     notes: [
@@ -25,7 +28,7 @@ enum PluginCommand {
         + "be tested here.",
     ],
     operand: Operand(name: "test PATH|STAGE", help: "the plugin's file, or the stage's name", count: 2...2),
-    options: [settings, JobOptions.plugin, JobOptions.format],
+    options: [settings, line, JobOptions.plugin, JobOptions.format],
     examples: ["pipeline plugin test ./libgrain.so", "pipeline plugin test resize --settings '{\"width\": 100}'"],
     run: run)
 
@@ -50,24 +53,26 @@ enum PluginCommand {
         "unknown stage \"\(name)\"",
         hint: near.map { "did you mean \"\($0)\"?" } ?? "a plugin's file is named ./\(name)")
     }
+    let chosen = arguments.all(line)
+    let lines = chosen.isEmpty ? nil : Set(chosen)
     guard let descriptor = registry[name] else {
-      let card = ConformanceCard { line, _ in
+      let card = ConformanceCard(lines: lines) { line, _ in
         line == .loads ? .fail(refusal?.description ?? "it is not there") : .notApplicable("it does not load")
       }
       return show(card, name, arguments, invocation)
     }
     let (read, findings) = ConformanceTest.settings(descriptor, arguments[settings])
-    guard let chosen = read else {
+    guard let wanted = read else {
       let renderer = DiagnosticRenderer(width: Terminal(2).diagnosticWidth)
       let sources = arguments[settings].map { [SourceFile(name: "--settings", text: Array($0.utf8))] } ?? []
       StandardStreams.writeError(renderer.text(findings, sources: sources, color: Terminal(2).usesColor))
       throw UsageError("stage \"\(name)\" does not take these settings", hint: "--settings gives it others")
     }
     // Where it is a child, this does not return.
-    Probe.answer(descriptor, chosen)
+    Probe.answer(descriptor, wanted)
     let folder = try ProbeFolder()
     defer { folder.remove() }
-    let test = ConformanceTest(descriptor, chosen, folder: folder.path)
+    let test = ConformanceTest(descriptor, wanted, folder: folder.path)
     if let obstacle = test.obstacle {
       StandardStreams.complain("stage \"\(name)\" is not tested: \(obstacle)")
       return ExitCode.cannotStart.rawValue
@@ -76,7 +81,7 @@ enum PluginCommand {
       StandardStreams.complain("no probe can be started: there is no /proc")
       return ExitCode.cannotStart.rawValue
     }
-    let card = ConformanceCard { line, avoidsAlpha in
+    let card = ConformanceCard(lines: lines) { line, avoidsAlpha in
       line == .loads ? .pass : Probe.verdict(line, in: folder, avoidsAlpha: avoidsAlpha)
     }
     return show(card, name, arguments, invocation)

@@ -56,6 +56,7 @@ enum ReportCommand {
     }
     let merged: MergedReport
     do throws(StageError) {
+      if let target { try ResultKind.report.check(target, named: target.display) }
       merged = try MergedReport(merging: paths)
     } catch {
       StandardStreams.complain(error.description)
@@ -69,7 +70,7 @@ enum ReportCommand {
         return ExitCode.someFailed.rawValue
       }
     } else {
-      let problem = merged.forEachPiece { StandardStreams.write($0, to: 1) }
+      let problem = merged.forEachPiece { StandardStreams.write($0, to: StandardStreams.output) }
       if let problem, problem != EPIPE, problem != EBADF {
         StandardStreams.complain(
           "the result could not be written to standard output: \(String(cString: strerror(problem)))")
@@ -135,7 +136,7 @@ enum ReportCommand {
     }
     var status = stat()
     guard place.withCString({ stat($0, &status) }) == 0 else { return }
-    guard status.st_mode & S_IFMT == S_IFREG else { throw failure("it is not a regular file") }
+    try ResultKind.page.check(place, named: name)
     var reader = try Pages.ReportReader(report)
     while let item = try reader.next() {
       let outputs = (item["outputs"]?.arrayValue ?? []).compactMap { $0["path"]?.stringValue }

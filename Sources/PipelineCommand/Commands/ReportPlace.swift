@@ -4,15 +4,15 @@ import PipelineKit
 
 /// Makes sure, before any work starts, that a report can be written where it is wanted.
 enum ReportPlace {
-  /// - Parameter what: what is to be written there, for messages.
+  /// - Parameter kind: what is to be written there.
   /// - Returns: the absolute path.
   /// - Throws: `report-place` of class environment: the folder is missing or not writable, or something is there that
   ///   must not be replaced.
   static func check(
-    _ text: String, jobFile: String, job: Job, plan: RunPlan, tag: String, what: String = "report"
+    _ text: String, jobFile: String, job: Job, plan: RunPlan, tag: String, kind: ResultKind = .report
   ) throws(StageError) -> PathBytes {
-    func failure(_ text: String, _ reason: String) -> StageError { Self.failure(text, reason, what) }
-    let path = try absolute(text, what)
+    func failure(_ text: String, _ reason: String) -> StageError { Self.failure(text, reason, kind.name) }
+    let path = try absolute(text, kind.name)
     var status = stat()
     if path.withCString({ stat($0, &status) }) == 0 {
       guard status.st_mode & S_IFMT == S_IFREG, text.utf8.last != UInt8(ascii: "/") else {
@@ -40,6 +40,7 @@ enum ReportPlace {
         throw failure(text, "it is one of the inputs")
       }
     }
+    try kind.check(path, named: text)
     // Trying is the only test that also knows read-only mounts and full quotas.
     let folder = path.parent
     let probe = folder.joining(".pipeline-\(tag)-report.tmp")

@@ -246,7 +246,7 @@ enum RunCommand {
       do throws(StageError) {
         pagePlace =
           past == nil
-          ? try ReportPlace.check(text, jobFile: jobPath, job: job, plan: plan, tag: run.values.runID, what: "page")
+          ? try ReportPlace.check(text, jobFile: jobPath, job: job, plan: plan, tag: run.values.runID, kind: .page)
           : try ReportPlace.absolute(text)
       } catch {
         return fail(error)
@@ -307,7 +307,12 @@ enum RunCommand {
       code = outcome.exitCode
       var reportError: StageError?
       if let reportPlace {
-        do throws(StageError) { try run.writeReport(to: reportPlace, outcome: outcome) } catch { reportError = error }
+        do throws(StageError) {
+          try ResultKind.report.check(reportPlace, named: arguments[report] ?? reportPlace.display)
+          try run.writeReport(to: reportPlace, outcome: outcome)
+        } catch {
+          reportError = error
+        }
       }
       do throws(StageError) { try outputs.take(run, plan, outcome) } catch { reportError = reportError ?? error }
       if reportError != nil, code == 0 { code = ExitCode.someFailed.rawValue }
@@ -331,6 +336,8 @@ enum RunCommand {
       if past?.isAtEnd == true { stop.stop("the program crashed when the last picture had ended") }
       phase.value.withLock { [code] in $0 = .paging(code, stop) }
       do throws(StageError) {
+        // This run may have written there itself.
+        try ResultKind.page.check(pagePlace, named: arguments[html] ?? "")
         try RunPage.write(run, outcome, to: pagePlace, named: arguments[html] ?? "", stop: stop, log: runLog)
       } catch {
         runLog.write(error)

@@ -54,9 +54,9 @@ final class RunOutputs {
 
   /// Makes sure, before any work starts, that the files can be written where they are wanted.
   func check(_ job: Job, _ plan: RunPlan, tag: String) throws(StageError) {
-    for (text, what) in [(junitText, "JUnit file"), (metricsText, "metrics file")] {
+    for (text, kind) in [(junitText, ResultKind.junit), (metricsText, .metrics)] {
       guard let text else { continue }
-      _ = try ReportPlace.check(text, jobFile: jobFile, job: job, plan: plan, tag: tag, what: what)
+      _ = try ReportPlace.check(text, jobFile: jobFile, job: job, plan: plan, tag: tag, kind: kind)
     }
   }
 
@@ -76,7 +76,9 @@ final class RunOutputs {
   func take(_ run: JobRun, _ plan: RunPlan, _ outcome: RunOutcome) throws(StageError) {
     // The ledger is closed by then.
     done = (run, plan, outcome, (try? run.creditsSpent()) ?? 0)
-    if let junitText { try run.writeJUnit(to: Self.absolute(junitText), outcome: outcome, host: Machine.hostName) }
+    guard let junitText else { return }
+    try ResultKind.junit.check(Self.absolute(junitText), named: junitText)
+    try run.writeJUnit(to: Self.absolute(junitText), outcome: outcome, host: Machine.hostName)
   }
 
   /// Tells of the run with the exit code that it has in the end.
@@ -113,6 +115,7 @@ final class RunOutputs {
       let metrics = RunMetrics(
         job: done?.run.job.name ?? name, shard: shard, version: ProgramVersion.text, exitCode: code,
         started: done?.run.started ?? started, ended: RunClock.now(), totals: totals)
+      try ResultKind.metrics.check(Self.absolute(metricsText), named: metricsText)
       try metrics.write(to: Self.absolute(metricsText), tag: done?.run.values.runID ?? "\(getpid())")
     }
     return code

@@ -91,6 +91,8 @@ struct Annotations: Sendable {
         case "\n": result += "%0A"
         case ":" where isProperty: result += "%3A"
         case "," where isProperty: result += "%2C"
+        // A log is read on terminals too.
+        case _ where scalar.value < 0x20 && scalar != "\t" || (0x7F...0x9F).contains(scalar.value): break
         default: result.unicodeScalars.append(scalar)
         }
       }

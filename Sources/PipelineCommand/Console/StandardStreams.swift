@@ -1,4 +1,5 @@
 import Glibc
+import Synchronization
 import Transport
 
 /// The descriptors 0 to 2 and what is behind them.
@@ -13,6 +14,20 @@ enum StandardStreams {
         close(opened)
       }
     }
+  }
+
+  private static let kept = Atomic<Int32>(1)
+
+  /// Where results go.
+  static var output: Int32 { kept.load(ordering: .relaxed) }
+
+  /// Has what libraries and plugins print to standard output go to standard error, so that a result stays what it is.
+  /// Before anything is written.
+  static func keepOutput() {
+    let own = fcntl(1, F_DUPFD_CLOEXEC, 3)
+    guard own >= 0 else { return }
+    dup2(2, 1)
+    kept.store(own, ordering: .relaxed)
   }
 
   /// Writes all bytes; waits where the descriptor does not block and is full.
@@ -62,7 +77,7 @@ final class ResultOutput: @unchecked Sendable {
   /// Writes what is held back.
   func flush() {
     guard failure == nil, !buffer.isEmpty else { return }
-    failure = buffer.withUnsafeBytes { StandardStreams.write($0, to: 1) }
+    failure = buffer.withUnsafeBytes { StandardStreams.write($0, to: StandardStreams.output) }
     buffer.removeAll(keepingCapacity: true)
   }
 

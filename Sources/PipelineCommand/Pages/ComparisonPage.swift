@@ -17,7 +17,8 @@ enum ComparisonPage {
     .findings { display: grid; gap: 20px; margin: 12px 0 20px; }
     .finding h3 { margin: 0 0 4px; overflow-wrap: anywhere; }
     .finding .sides { display: grid; grid-template-columns: repeat(auto-fit, minmax(220px, 1fr)); gap: 14px; align-items: start; }
-    .finding figure { margin: 0; min-width: 0; }
+    .finding figure { margin: 0; min-width: 0; max-width: 560px; }
+    .finding .pill.warn { white-space: normal; border-radius: 8px; overflow-wrap: anywhere; }
     .finding figcaption { color: var(--soft); font-size: 13px; margin-top: 4px; }
     main > section:not(.panel) > h2 { margin-top: 24px; }
     main > .panel + .panel { margin-top: 20px; }

@@ -17,7 +17,8 @@ public struct Exec: Stage {
         + "everyone on the machine.",
       "It runs on a core that would otherwise work on pictures: no more programs than workers run at once. It is "
         + "ended at `timeLimit`, when the item's time is over and when the run is stopped: first SIGTERM, after two seconds "
-        + "SIGKILL. What it has started is ended with it, also what has left its process group.",
+        + "SIGKILL. What it has started is ended with it, also what has left its process group, unless that has emptied its "
+        + "environment too.",
       "Input and output are files, never pipes: no program can block on another. What comes back is read as inputs "
         + "are, within the job's limits, by its first bytes. Exit code, time, memory and the last 4 KiB of its standard "
         + "error are in the report.",
@@ -65,6 +66,8 @@ public struct Exec: Stage {
         .alpha, at: "format", "\(settings[format].ending) cannot hold transparency, and the picture was cut out",
         hint: "use \"png\" or \"pam\", or lay it on a background with \"composite\" before")
     }
+    // It asks first, and then there may be strays to be looked for.
+    plan.endsWithin = ProgramRunner.patience + 2
     plan.workingSpace = WorkingSpace(depth: given == .picture ? .source : .eight)
     plan.helperFiles = settings[uses] + (localProgram(settings).map { [$0] } ?? [])
     let limit = settings[memoryLimit]
@@ -131,6 +134,7 @@ public struct Exec: Stage {
     }
     let name = first.render { $0 == .jobDir ? resources.run.baseFolder.bytes : nil }
     program = try ExternalProgram.find(PathBytes(bytes: name ?? []), from: resources.run.baseFolder)
+    for name in settings[Self.uses] { try Self.check(uses: name, from: resources.run.baseFolder) }
     arguments = Array(command.dropFirst())
     given = settings[Self.give]
     format = settings[Self.format]
@@ -157,6 +161,17 @@ public struct Exec: Stage {
       .object([
         ("path", .string(program.path.display)), ("sha256", Self.hash(of: program).map { .string($0) } ?? nil),
       ]))
+  }
+
+  /// A name that is mistyped would never change.
+  private static func check(uses name: String, from folder: PathBytes) throws(StageError) {
+    let path = folder.joining(name)
+    var status = stat()
+    let isThere = path.withCString { stat($0, &status) } == 0
+    guard !isThere || status.st_mode & S_IFMT != S_IFREG else { return }
+    throw StageError(
+      "uses-missing", "\(path.printable), which exec uses, \(isThere ? "is no file" : "cannot be read")",
+      kind: .environment, cause: isThere ? nil : String(cString: strerror(errno)))
   }
 
   public func finish() throws(StageError) {
@@ -363,7 +378,11 @@ public struct Exec: Stage {
       return StageError(
         "exec-timeout", "\(program.name) was not done after \(limit) s, and was ended",
         cause: words.isEmpty ? nil : words, hint: "\"timeLimit\" sets the limit")
-    case .cancelled: return StageError("cancelled", "\(program.name) was ended with its item")
+    case .cancelled:
+      // Whoever stops the run does not ask why.
+      return StageError(
+        "deadline", "the item's time was over, and \(program.name) was ended with it",
+        cause: words.isEmpty ? nil : words, hint: "run.itemDeadline sets the limit")
     }
   }
 
@@ -423,7 +442,11 @@ public struct Exec: Stage {
     var wrapped = StageError(error)
     guard wrapped.kind == .item else { return wrapped }
     wrapped.message = "what \(program.name) gave back cannot be used: \(error.message)"
-    if error.code != .limit { wrapped.code = "exec-answer" }
+    if error.code != .limit {
+      wrapped.code = "exec-answer"
+      // What helps with a picture of the user's does not help with this one.
+      wrapped.hint = nil
+    }
     return wrapped
   }
 

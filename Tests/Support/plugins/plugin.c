@@ -18,6 +18,9 @@
 #ifndef FACTS
 #define FACTS ""
 #endif
+#ifndef TABLE
+#define TABLE ""
+#endif
 #ifndef SPEC
 #define SPEC \
   "{ \"name\": \"" NAME "\", \"summary\": \"Makes pictures darker.\"," \
@@ -27,7 +30,7 @@
   "      \"default\": \"plain\", \"help\": \"what is done to the picture\" }," \
   "    { \"name\": \"times\", \"type\": \"integer\", \"min\": 1, \"max\": 9, \"default\": 1, \"help\": \"how often it is done\" }," \
   "    { \"name\": \"spoken\", \"type\": \"boolean\", \"default\": false, \"help\": \"whether it says what it has done\" }," \
-  "    { \"name\": \"table\", \"type\": \"path\", \"help\": \"a file that has to be there\" }" \
+  "    { \"name\": \"table\", \"type\": \"path\", " TABLE "\"help\": \"a file that has to be there\" }" \
   "  ]," FACTS \
   "  \"examples\": [{ \"stage\": \"" NAME "\", \"share\": 0.5 }] }"
 #endif
@@ -50,6 +53,16 @@ static void *create(const PipelineSettings *settings, PipelineError *error) {
     snprintf(error->message, sizeof error->message, "%s cannot be read.", table);
     return NULL;
   }
+#ifdef FAULT_EXIT_CREATE
+  exit(0);
+#endif
+#ifdef FAULT_CRASH_CREATE
+  *(volatile int *)8 = 1;
+#endif
+#ifdef FAULT_TALK
+  puts("create");
+  fflush(stdout);
+#endif
   Settings *made = calloc(1, sizeof *made);
   made->share = settings->number(settings, "share", -1);
   made->times = (int)settings->number(settings, "times", -1);
@@ -90,6 +103,15 @@ static int process(void *instance, const PipelineItem *item, const PipelinePictu
     item->warn(item, "spoken", item->path);
     item->note(item, "said", "hello");
   }
+#ifdef FAULT_FLOOD
+  static char words[5000];
+  memset(words, 'w', sizeof words - 1);
+  memcpy(words, "\033[31mred\a\n", 11);
+  for (int i = 0; i < 100; i++) {
+    item->warn(item, "flood", words);
+    item->note(item, "flood", words);
+  }
+#endif
   if (settings->passes) {
     g_object_ref(picture);
     out->picture = picture;
@@ -113,6 +135,10 @@ static int process(void *instance, const PipelineItem *item, const PipelinePictu
 #endif
 #ifdef FAULT_LAZY
   out->picture = lazy(picture);
+  return 0;
+#endif
+#ifdef FAULT_LARGE
+  if (vips_black(&out->picture, 20000, 20000, "bands", bands, NULL)) return -1;
   return 0;
 #endif
 #ifdef FAULT_NOTHING
@@ -199,7 +225,22 @@ static const PipelinePlugin plugin = {
 };
 
 #ifndef FAULT_ENTRY
-const PipelinePlugin *pipeline_plugin(void) { return &plugin; }
+const PipelinePlugin *pipeline_plugin(void) {
+#ifdef FAULT_EXIT_ENTRY
+  exit(0);
+#endif
+#ifdef FAULT_QUICK_EXIT_ENTRY
+  quick_exit(0);
+#endif
+#ifdef FAULT_CRASH_ENTRY
+  abort();
+#endif
+#ifdef FAULT_TALK
+  puts("entry");
+  fflush(stdout);
+#endif
+  return &plugin;
+}
 #else
 const PipelinePlugin *pipeline_plug(void) { return &plugin; }
 #endif

@@ -81,7 +81,10 @@ extension Executor {
       }
     return StageError(
       "crash", how + " in stage \"\(stage)\"",
-      hint: "no picture may do that: keep the file and report it; all others are done without it")
+      // Names of stages that are not the program's own have a namespace.
+      hint: stage.contains(".")
+        ? "no picture may do that: keep the file for whoever made this stage; all others are done without it"
+        : "no picture may do that: keep the file and report it; all others are done without it")
   }
 
   private enum Conversed {
