@@ -4,6 +4,7 @@
 #include "include/pipeline_plugin.h"
 
 #include <dlfcn.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -33,7 +34,9 @@ CPluginState cplugin_open(const char *path, CPlugin **plugin, uint32_t *abi, cha
   if (!description) return CPLUGIN_NOTHING;
   *abi = description->abi;
   if (description->abi != PIPELINE_PLUGIN_ABI) return CPLUGIN_OTHER_ABI;
-  if (description->size < sizeof(PipelinePlugin) || !description->create || !description->process)
+  // What version 1 had at first: members that came later are read where `size` covers them.
+  const size_t first = offsetof(PipelinePlugin, destroy) + sizeof description->destroy;
+  if (description->size < first || !description->create || !description->process)
     return CPLUGIN_INCOMPLETE;
   CPlugin *made = malloc(sizeof *made);
   if (!made) {

@@ -34,6 +34,7 @@ enum { fault_count = sizeof faults / sizeof *faults };
 static struct sigaction earlier[fault_count];
 // What somebody else's code is being run for; NULL for none.
 static _Atomic(const char *) guarded = NULL;
+static pthread_t guarded_thread;
 enum { guarded_exit_code = 4 };
 
 // From here on only calls that are safe in a signal handler.
@@ -71,6 +72,12 @@ static void take_up(int number) {
   csystem_take_up(number, captured, atomic_load(&taken));
 }
 
+// What others do meanwhile is their own affair.
+static const char *guarded_here(void) {
+  const char *text = atomic_load(&guarded);
+  return text && pthread_equal(guarded_thread, pthread_self()) ? text : NULL;
+}
+
 static void say_guarded(const char *text, const char *end) {
   int where = original >= 0 ? original : 2;
   const char *parts[] = {"pipeline: ", text, end, "\n"};
@@ -88,7 +95,7 @@ static void on_fault(int number, siginfo_t *information, void *context) {
   char line[] = "pipeline: crashed with signal 00\n";
   line[sizeof line - 4] = '0' + number / 10 % 10;
   line[sizeof line - 3] = '0' + number % 10;
-  const char *text = atomic_load(&guarded);
+  const char *text = guarded_here();
   if (text) say_guarded(text, " and crashed");
   for (int i = 0; i < fault_count; i++) {
     if (faults[i] != number) continue;
@@ -111,7 +118,7 @@ static void on_fault(int number, siginfo_t *information, void *context) {
 
 // A library that calls exit() has often just said why.
 static void on_exit_call(void) {
-  const char *text = atomic_load(&guarded);
+  const char *text = guarded_here();
   if (text) {
     copy_rest();
     say_guarded(text, " and ended the program");
@@ -137,6 +144,7 @@ static void watch_faults(void) {
 }
 
 static pthread_mutex_t guarding = PTHREAD_MUTEX_INITIALIZER;
+static int watches_faults = 0;
 
 void csystem_guard_begin(const char *text) {
   static int is_registered = 0;
@@ -147,13 +155,16 @@ void csystem_guard_begin(const char *text) {
     at_quick_exit(on_exit_call);
   }
   // Where stderr is captured, faults are watched anyway.
-  if (original < 0) watch_faults();
+  watches_faults = original < 0;
+  if (watches_faults) watch_faults();
+  guarded_thread = pthread_self();
   atomic_store(&guarded, text);
 }
 
 void csystem_guard_end(void) {
   atomic_store(&guarded, NULL);
-  if (original < 0) {
+  // Not where standard error was captured meanwhile: its handlers are here to stay.
+  if (watches_faults && original < 0) {
     for (int i = 0; i < fault_count; i++) sigaction(faults[i], &earlier[i], NULL);
   }
   pthread_mutex_unlock(&guarding);

@@ -32,12 +32,15 @@ static int limit(int resource, int64_t most) {
 }
 
 // In the child, on the parent's memory: nothing but system calls, and no return.
-static void become(const struct csystem_exec *what, const int *descriptors, volatile int *failure) {
+static void become(
+  const struct csystem_exec *what, const int *descriptors, pid_t parent, volatile int *failure) {
   struct sigaction standard = {.sa_handler = SIG_DFL};
   // Fails for two of them, and for those of the C library.
   for (int number = 1; number < NSIG; number++) sigaction(number, &standard, NULL);
   int error = 0;
   if (setpgid(0, 0) < 0 || prctl(PR_SET_PDEATHSIG, SIGKILL) < 0 || chdir(what->folder) < 0) error = errno;
+  // One that has died before is not told of any more.
+  if (!error && getppid() != parent) _exit(127);
   if (!error) error = limit(RLIMIT_DATA, what->memory);
   if (!error) error = limit(RLIMIT_FSIZE, what->file_size);
   for (int i = 0; i < 3 && !error; i++) {
@@ -72,8 +75,9 @@ int csystem_exec_start(const struct csystem_exec *what, int *child, int *watch) 
     sigfillset(&all);
     // A handler of ours must not run in the child, which shares our memory until it becomes the program.
     pthread_sigmask(SIG_BLOCK, &all, &before);
+    pid_t parent = getpid();
     pid_t process = vfork();
-    if (process == 0) become(what, descriptors, &failure);
+    if (process == 0) become(what, descriptors, parent, &failure);
     if (process < 0) failure = errno;
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     if (process > 0 && failure) {
@@ -134,6 +138,28 @@ void csystem_exec_reap(int child, int watch, struct csystem_exec_end *end) {
   struct rusage own = {0};
   getrusage(RUSAGE_SELF, &own);
   end->peak_bytes = usage.ru_maxrss > own.ru_maxrss ? (int64_t)usage.ru_maxrss * 1024 : 0;
+}
+
+csystem_process csystem_process_hold(int number) {
+  csystem_process process = {number, -1};
+#ifdef SYS_pidfd_open
+  process.handle = (int)syscall(SYS_pidfd_open, number, 0);
+#endif
+  return process;
+}
+
+void csystem_process_kill(csystem_process process) {
+#ifdef SYS_pidfd_send_signal
+  if (process.handle >= 0) {
+    syscall(SYS_pidfd_send_signal, process.handle, SIGKILL, NULL, 0);
+    return;
+  }
+#endif
+  kill(process.number, SIGKILL);
+}
+
+void csystem_process_close(csystem_process process) {
+  if (process.handle >= 0) close(process.handle);
 }
 
 static int remove_entry(const char *path, const struct stat *status, int kind, struct FTW *place) {

@@ -1,6 +1,7 @@
 import Glibc
 import JobSyntax
 import PipelineKit
+import Synchronization
 
 /// One run of a job with its state folder, from locking it to booking how the run ended: what a program needs that runs
 /// jobs itself.
@@ -14,10 +15,11 @@ import PipelineKit
 /// program that is started again by its own arguments outlives them.
 public final class JobSession: Sendable {
   public let job: Job
-  /// For outputs, the report, and stopping from another thread.
+  /// For outputs, the report, and stopping from another thread, while the session lives: lock and ledger are its own.
   public let jobRun: JobRun
   private let history: RunHistory
   private let lock: StateLock
+  private let hasRun = Atomic<Bool>(false)
 
   /// Opens and locks the job's state folder, which is made where it is missing.
   ///
@@ -68,17 +70,20 @@ public final class JobSession: Sendable {
   /// Findings of the plan, such as outputs that collide, are for the caller to look at: `run` refuses errors among them.
   public func plan() throws(PlanError) -> RunPlan { try jobRun.plan() }
 
-  /// Does the work and books it. Blocks until all has ended; `jobRun.stop` ends it early from another thread.
+  /// Does the work and books it; once. Blocks until all has ended; `jobRun.stop` ends it early from another thread.
   ///
   /// - Parameters:
   ///   - report: where the JSON report goes; needs `RunOptions.keepsReport`.
   ///   - observer: told of each item as it ends, from any thread.
   ///   - plan: what `plan` answered.
   /// - Throws: `plan-findings` of class job where the plan has errors; where a stage cannot be made ready; where the
-  ///   ledger or the report cannot be written. Failures of items are in the outcome.
+  ///   ledger or the report cannot be written; `session-over` of class job the second time. Failures of items are in the outcome.
   public func run(
     _ plan: RunPlan, report: PathBytes? = nil, observer: any RunObserver
   ) throws(StageError) -> RunOutcome {
+    guard hasRun.compareExchange(expected: false, desired: true, ordering: .relaxed).exchanged else {
+      throw StageError("session-over", "a session runs its job once", kind: .job, hint: "make another session")
+    }
     if let error = plan.findings.first(where: { $0.severity == .error }) {
       throw StageError("plan-findings", error.message, kind: .job, hint: error.hint)
     }

@@ -54,7 +54,7 @@ enum PageNumbers {
   /// `−63 %` for what became smaller, `+4 %` for what grew.
   static func change(from: Int, to: Int) -> String {
     guard from > 0 else { return "" }
-    let percent = Int((Double(to) / Double(from) * 100 - 100).rounded())
+    let percent = Int(min(Double(to) / Double(from) * 100 - 100, 1e12).rounded())
     return (percent > 0 ? "+\(percent)" : percent < 0 ? "−\(-percent)" : "±0") + " %"
   }
 }

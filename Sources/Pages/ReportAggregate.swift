@@ -61,8 +61,9 @@ struct ReportAggregate {
       stages[index].total += time
     }
     if let bytes = item.inputBytes, let out = item.outputBytes {
-      bytesIn += bytes
-      bytesOut += out
+      // However large a report says that they are.
+      bytesIn = min(bytesIn + min(max(0, bytes), 1 << 60), 1 << 61)
+      bytesOut = min(bytesOut + min(max(0, out), 1 << 60), 1 << 61)
       sized += 1
     }
     guard ["failed", "unknown", "deferred", "review"].contains(item.status) else { return }

@@ -55,7 +55,7 @@ public struct ReportReader: ~Copyable {
   /// - Throws: `report-format` where the report breaks off or is not as this program writes it.
   public mutating func next() throws(StageError) -> JSONNode? {
     guard let item = try text.nextItem() else { return nil }
-    guard let node = StrictJSON.parse(SourceFile(name: name, text: item)).root, node["input"]?.stringValue != nil,
+    guard let node = text.node(item), node["input"]?.stringValue != nil,
       node["status"]?.stringValue != nil
     else { throw text.failure("one of its pictures has no input or status") }
     return node

@@ -186,22 +186,24 @@ public final class ProgramRunner: Sendable {
     let arguments = CStrings([program.path.bytes] + call.arguments)
     let environment = CStrings(call.environment + [Array(own.utf8)])
     var (child, watch): (Int32, Int32) = (0, -1)
-    let failure = state.withLock { state -> Int32 in
-      guard !state.isClosed else { return ECANCELED }
-      let failure = program.path.withCString { path in
-        call.folder.withCString { folder in
-          var what = csystem_exec(
-            path: path, arguments: arguments.pointer, environment: environment.pointer, folder: folder,
-            input: call.input, output: call.output, errors: call.errors, memory: Int64(call.memoryLimit ?? 0),
-            file_size: Int64(call.outputLimit))
-          return csystem_exec_start(&what, &child, &watch)
-        }
+    guard !state.withLock({ $0.isClosed }) else { throw Self.startError(program, ECANCELED) }
+    // Not under the lock: a program on a share that hangs must not keep others from starting, nor the run from its end.
+    let failure = program.path.withCString { path in
+      call.folder.withCString { folder in
+        var what = csystem_exec(
+          path: path, arguments: arguments.pointer, environment: environment.pointer, folder: folder,
+          input: call.input, output: call.output, errors: call.errors, memory: Int64(call.memoryLimit ?? 0),
+          file_size: Int64(min(call.outputLimit, .max - 1)) + 1)
+        return csystem_exec_start(&what, &child, &watch)
       }
-      if failure == 0 { state.running.insert(child) }
-      return failure
     }
     withExtendedLifetime((arguments, environment)) {}
     guard failure == 0 else { throw Self.startError(program, failure) }
+    let isLate = state.withLock { state in
+      if !state.isClosed { state.running.insert(child) }
+      return state.isClosed
+    }
+    if isLate { kill(-child, SIGKILL) }
     return (child, watch)
   }
 
@@ -240,19 +242,24 @@ public final class ProgramRunner: Sendable {
     for _ in 0..<4 {
       let found = strays(mark)
       if found.isEmpty { return }
-      for process in found { _ = kill(process, SIGKILL) }
+      for process in found { csystem_process_kill(process) }
+      for process in found { csystem_process_close(process) }
     }
   }
 
-  private static func strays(_ mark: String) -> [Int32] {
+  /// Processes, held so that none of their numbers becomes another's.
+  private static func strays(_ mark: String) -> [csystem_process] {
     guard let listing = opendir("/proc") else { return [] }
     defer { closedir(listing) }
     let own = getpid()
-    var found: [Int32] = []
+    var found: [csystem_process] = []
     let wanted = Array(mark.utf8)
     while let entry = readdir(listing) {
       let name = withUnsafeBytes(of: &entry.pointee.d_name) { String(decoding: $0.prefix { $0 != 0 }, as: UTF8.self) }
-      guard let process = Int32(name), process != own else { continue }
+      guard let number = Int32(name), number != own else { continue }
+      let process = csystem_process_hold(number)
+      var isFound = false
+      defer { if !isFound { csystem_process_close(process) } }
       let descriptor = open("/proc/\(name)/environ", O_RDONLY | O_CLOEXEC)
       guard descriptor >= 0 else { continue }
       defer { _ = Glibc.close(descriptor) }
@@ -263,7 +270,10 @@ public final class ProgramRunner: Sendable {
         guard count > 0 else { break }
         text += bytes[..<count]
       }
-      if text.split(separator: 0).contains(where: { $0.starts(with: wanted) }) { found.append(process) }
+      if text.split(separator: 0).contains(where: { $0.starts(with: wanted) }) {
+        found.append(process)
+        isFound = true
+      }
     }
     return found
   }
@@ -292,10 +302,12 @@ private final class CStrings {
   }
 }
 
-/// What a program has written, in a file in memory.
+/// What a program has written, in a file without a name.
 public final class ProgramOutput: Sendable {
   public let descriptor: Int32
 
+  /// In memory.
+  ///
   /// - Throws: `memory` of class temporary.
   public init() throws(StageError) {
     descriptor = csystem_memory_file()
@@ -303,6 +315,20 @@ public final class ProgramOutput: Sendable {
       throw StageError(
         "memory", "no file in memory could be made", kind: .temporary, cause: String(cString: strerror(errno)))
     }
+  }
+
+  /// In a file of a folder, which has no name there.
+  ///
+  /// - Throws: `temporary-folder` of class temporary.
+  public init(in folder: PathBytes) throws(StageError) {
+    let path = folder.joining(".output")
+    descriptor = path.withCString { open($0, O_RDWR | O_CREAT | O_EXCL | O_APPEND | O_CLOEXEC, 0o600) }
+    guard descriptor >= 0 else {
+      throw StageError(
+        "temporary-folder", "no file can be made in \(folder.printable)", kind: .temporary,
+        cause: String(cString: strerror(errno)), hint: "free some space there, or set TMPDIR to another folder")
+    }
+    _ = path.withCString { unlink($0) }
   }
 
   deinit { close(descriptor) }

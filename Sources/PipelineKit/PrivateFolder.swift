@@ -13,6 +13,8 @@ public final class PrivateFolder: Sendable {
   private let lock: Mutex<Int32>
   private let counter = Atomic<Int>(0)
 
+  private static let markName = ".pipeline"
+
   /// - Parameters:
   ///   - prefix: what the folder's name begins with.
   ///   - parent: the folder it is made in.
@@ -49,7 +51,11 @@ public final class PrivateFolder: Sendable {
     var (held, there) = (stat(), stat())
     // A file system without locks has no stale folders removed either.
     let isLocked = flock(descriptor, LOCK_SH | LOCK_NB) == 0 || errno != EWOULDBLOCK
-    if isLocked, fstat(descriptor, &held) == 0, path.withCString({ stat($0, &there) }) == 0, held.st_ino == there.st_ino
+    // By this a stale one is told from a folder of somebody's with such a name.
+    let mark = path.joining(markName).withCString { Glibc.open($0, O_WRONLY | O_CREAT | O_CLOEXEC, 0o600) }
+    if mark >= 0 { _ = Glibc.close(mark) }
+    if isLocked, mark >= 0, fstat(descriptor, &held) == 0, path.withCString({ stat($0, &there) }) == 0,
+      held.st_ino == there.st_ino
     {
       return descriptor
     }
@@ -100,14 +106,14 @@ public final class PrivateFolder: Sendable {
     let beginning = Array("\(prefix)-".utf8)
     while let entry = readdir(listing) {
       let name = withUnsafeBytes(of: &entry.pointee.d_name) { Array($0.prefix { $0 != 0 }) }
-      guard name.starts(with: beginning) else { continue }
+      guard name.count == beginning.count + 6, name.starts(with: beginning) else { continue }
       let path = parent.joining(PathBytes(bytes: name))
       let descriptor = path.withCString { open($0, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC) }
       guard descriptor >= 0 else { continue }
       defer { _ = Glibc.close(descriptor) }
       var status = stat()
-      guard fstat(descriptor, &status) == 0, status.st_uid == geteuid(),
-        flock(descriptor, LOCK_EX | LOCK_NB) == 0
+      guard fstat(descriptor, &status) == 0, status.st_uid == geteuid(), status.st_mode & 0o777 == 0o700,
+        path.joining(markName).withCString({ access($0, F_OK) }) == 0, flock(descriptor, LOCK_EX | LOCK_NB) == 0
       else { continue }
       _ = path.withCString { csystem_remove_tree($0) }
     }

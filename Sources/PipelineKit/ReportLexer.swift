@@ -35,7 +35,13 @@ package struct ReportLexer: ~Copyable {
   package mutating func run() throws(StageError) -> JSONNode? {
     try expect("{")
     try expectKey("run")
-    return StrictJSON.parse(SourceFile(name: name, text: try value())).root
+    return node(try value())
+  }
+
+  /// A value as a tree; nil where it is no JSON, or holds a number that this program would not write.
+  package func node(_ text: [UInt8]) -> JSONNode? {
+    let (root, found) = StrictJSON.parse(SourceFile(name: name, text: text))
+    return found.hasErrors ? nil : root
   }
 
   /// Goes on from the run to the pictures.

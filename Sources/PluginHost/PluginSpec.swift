@@ -34,6 +34,9 @@ struct PluginSpec: Sendable {
         "plugin-name", "plugin \(file) calls its stage \"\(name)\", which has no namespace", kind: .environment,
         hint: "use a word of its maker's before it, such as acme.\(name.isEmpty ? "grain" : name)")
     }
+    guard [8, 16].contains(settings[Self.depth]) else {
+      throw Self.error("depth: samples have 8 bits or 16, not \(settings[Self.depth])", file)
+    }
     guard name.utf8.allSatisfy(Self.belongsToName) else {
       throw StageError(
         "plugin-name", "plugin \(file) calls its stage \(JSONText.string(name).rendered())", kind: .environment,

@@ -265,7 +265,8 @@ final class PluginStage: ReadyStage, @unchecked Sendable {
       if case .string(let text) = value {
         let plain = Template.literal(text)
         if case .text(.path) = field.type {
-          members.append((field.name, .string(folder.joining(PathBytes(plain)).display)))
+          let path = folder.joining(PathBytes(plain))
+          members.append((field.name, .string(String(validating: path.bytes, as: UTF8.self) ?? path.display)))
         } else {
           members.append((field.name, .string(plain)))
         }

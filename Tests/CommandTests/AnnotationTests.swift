@@ -2,8 +2,29 @@ import JobSyntax
 import TestSupport
 import Testing
 
+@testable import PipelineCommand
+
 /// What CI systems are told, from outside.
 @Suite struct AnnotationTests {
+  /// A picture's name is never a command to GitHub's runner.
+  @Test func namesAreNoCommands() throws {
+    #expect(Screen.inert("a::b") == "a::b")
+    #expect(Screen.inert("x\n  ::add-mask::b.jpg: y") == "x\n  \u{200B}::add-mask::b.jpg: y")
+    #expect(Screen.inert("at ##[error]x") == "at ##\u{200B}[error]x")
+    let scene = try Scene(pictures: 1)
+    scene.folder.write("no picture", to: "::add-mask::b.jpg")
+    scene.job()
+    let result = scene.run("run", "job.json", "--input", "*.jpg", "--verbose") {
+      $0.environment = Cookbook.environment(["GITHUB_ACTIONS": "true"])
+    }
+    #expect(result.exitCode == 1)
+    #expect(result.error.contains("add-mask"))
+    for line in result.error.split(separator: "\n") {
+      let text = line.drop { $0 == " " }
+      #expect(!text.hasPrefix("::add-mask"), "\(line)")
+    }
+  }
+
   private func gitHub(_ scene: Scene, _ more: [String: String] = [:]) -> [String: String] {
     [
       "PATH": "/usr/bin:/bin", "GITHUB_ACTIONS": "true", "CI": "true", "GITHUB_WORKSPACE": scene.folder.path,

@@ -87,7 +87,8 @@ struct PluginTests {
   @Test(arguments: [
     ("ABI=7", "plugin-abi"), ("MINOR=3", "plugin-libvips"), ("FAULT_ENTRY", "plugin-entry"),
     (#"NAME="darker""#, "plugin-name"), (#"NAME="a..b""#, "plugin-spec"), ("SPEC=NULL", "plugin-spec"),
-    (#"SPEC="{}""#, "plugin-spec"), (#"FACTS="\"moves\": 1,""#, "plugin-spec"),
+    (#"SPEC="{}""#, "plugin-spec"), (#"FACTS="\"depth\": 12,""#, "plugin-spec"),
+    (#"FACTS="\"moves\": 1,""#, "plugin-spec"),
     (#"FACTS="\"turns\": true,""#, "plugin-spec"),
   ])
   func whatCannotBeTakenIsRefusedByName(_ definition: String, _ code: String) throws {
@@ -164,6 +165,23 @@ struct PluginTests {
       #expect(text.hasPrefix("red") && text.utf8.count < 1100)
       #expect(!text.unicodeScalars.contains { $0.value < 0x20 && $0 != "\n" })
     }
+  }
+
+  /// Paths reach a plugin as the file system has them, whatever reports would make of the name.
+  @Test func pathsAreNotEscaped() throws {
+    let scene = try Self.scene(
+      plugins: [TestPlugins.plugin("GOOD")], stage: #"{ "stage": "test.plugin", "table": "50%25 x/table.csv" }"#)
+    scene.folder.write("1", to: "50%25 x/table.csv")
+    #expect(scene.run("run", "job.json").exitCode == 0)
+  }
+
+  /// However much a library writes, no line is lost and the run is not held up.
+  @Test func manyLinesAreTaken() throws {
+    let scene = try Self.scene(1, plugins: [TestPlugins.plugin("FAULT_SPAM")])
+    let result = scene.run("run", "job.json", "--log-format", "json")
+    #expect(result.exitCode == 0)
+    let summary = try #require(result.error.split(separator: "\n").last.map(String.init))
+    #expect(try json(summary)["libraryLines"]?.integer == 300_000)
   }
 
   @Test func aResultIsHeldToTheLimits() throws {

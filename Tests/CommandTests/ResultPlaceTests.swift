@@ -54,6 +54,23 @@ import Testing
     #expect(scene.folder.read("result")?.isEmpty == false)
   }
 
+  /// Numbers that no run could write are no reason to crash.
+  @Test func absurdReportsAreRefused() throws {
+    let scene = try Self.scene()
+    func changed(_ name: String, _ key: String) throws {
+      let text = String(decoding: try #require(scene.folder.read(name)), as: UTF8.self)
+      let place = try #require(text.firstRange(of: "\"\(key)\":"))
+      let rest = text[place.upperBound...].drop { $0 == " " }.drop { $0.isNumber }
+      scene.folder.write(text[..<place.upperBound] + "9200000000000000000" + rest, to: "absurd-\(name)")
+    }
+    try changed("report.json", "bytes")
+    let page = scene.run("report", "html", "absurd-report.json", "--output", "page.html")
+    #expect(page.exitCode == 4 && page.error.contains("is not a whole report of this program"), "\(page.error)")
+    try changed("shard.json", "done")
+    let merged = scene.run("report", "merge", "absurd-shard.json", "--output", "merged.json")
+    #expect(merged.exitCode == 4 && merged.error.contains("is not a whole report of this program"), "\(merged.error)")
+  }
+
   /// What this very run has written is no page either.
   @Test func aPageDoesNotTakeAnOutputsPlace() throws {
     let scene = try Scene(pictures: 1)

@@ -149,7 +149,7 @@ import Testing
       _ = try stage.process(bench.item(try! picture()), in: bench.context("exec", cancelled: { true }))
       Issue.record("it went on")
     } catch {
-      #expect(error.code == "cancelled")
+      #expect(error.code == "deadline")
     }
     #expect(ContinuousClock.now - begin < .seconds(5))
   }
@@ -247,6 +247,46 @@ import Testing
     #expect(access(path, F_OK) != 0)
     try stage.finish()
     #expect(access(String(path[..<(path.lastIndex(of: "/") ?? path.endIndex)]), F_OK) != 0)
+  }
+
+  @Test("folders of processes that are gone are removed, and nothing that only has such a name")
+  func staleFolders() throws {
+    let parent = PathBytes(bench.folder["temporary"])
+    for name in ["pipeline-exec-results/kept", "pipeline-exec-abcdef/kept", "pipeline-exec-Old123/1/in.png"] {
+      bench.folder.write("x", to: "temporary/" + name)
+    }
+    for name in ["pipeline-exec-abcdef", "pipeline-exec-Old123"] { chmod(bench.folder["temporary/" + name], 0o700) }
+    bench.folder.write("", to: "temporary/pipeline-exec-Old123/.pipeline")
+    let first = try PrivateFolder("pipeline-exec", in: parent)
+    let second = try PrivateFolder("pipeline-exec", in: parent)
+    func isThere(_ path: PathBytes) -> Bool { path.withCString { access($0, F_OK) } == 0 }
+    #expect(isThere(first.path) && isThere(second.path))
+    #expect(!isThere(parent.joining("pipeline-exec-Old123")))
+    second.close()
+    first.close()
+    #expect(!isThere(first.path) && !isThere(second.path))
+    #expect(
+      bench.folder.tree().filter { $0.hasPrefix("temporary/") && !$0.hasSuffix("/") }.sorted() == [
+        "temporary/pipeline-exec-abcdef/kept", "temporary/pipeline-exec-results/kept",
+      ])
+  }
+
+  @Test("a file of just the size that is allowed is taken, a larger one is not, in place too")
+  func outputLimit() throws {
+    func said(_ text: String) throws -> StageError {
+      try bench.failure(
+        of: Exec.self, script(text, [], #""take": "nothing", "outputLimit": 1000"#), bench.item(try picture()))
+    }
+    _ = try bench.process(
+      Exec.self, script("head -c 1000 /dev/zero", [], #""take": "nothing", "outputLimit": 1000"#),
+      bench.item(try picture()))
+    #expect(try said("head -c 1001 /dev/zero").code == "exec-output")
+    #expect(try said("head -c 1001 /dev/zero >&2").code == "exec-output")
+    let inPlace = try bench.failure(
+      of: Exec.self,
+      script("head -c 200000 /dev/zero >> \"$1\"; exit 0", ["${file.in}"], #""from": "in", "outputLimit": 100000"#),
+      bench.item(try picture()))
+    #expect(inPlace.code == "exec-output", "\(inPlace)")
   }
 
   @Test("fields that do not go together are refused")

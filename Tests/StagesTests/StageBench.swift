@@ -16,7 +16,9 @@ struct StageBench {
   var keepsSourceHash = false
 
   init() {
-    run = RunValues(baseFolder: PathBytes(folder.path), runID: "run-1", runDate: "2026-05-01")
+    // Its own, as every run's: what is left of a run is found by it and ended.
+    let name = PathBytes(folder.path).lastComponent.display
+    run = RunValues(baseFolder: PathBytes(folder.path), runID: "run-\(name)", runDate: "2026-05-01")
   }
 
   /// Everything lint says about a stage object: shape first, then the rules between fields.

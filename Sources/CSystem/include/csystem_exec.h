@@ -44,3 +44,14 @@ void csystem_exec_reap(int child, int watch, struct csystem_exec_end *end);
 
 /// Removes a folder with all that is in it; links are not followed. Returns 0 or an error number.
 int csystem_remove_tree(const char *path);
+
+/// A process that is looked at before it is ended: its number stays its own while it is held.
+typedef struct csystem_process {
+  int number;
+  /// Below 0 where the kernel has none; then the number alone must do.
+  int handle;
+} csystem_process;
+
+csystem_process csystem_process_hold(int number);
+void csystem_process_kill(csystem_process process);
+void csystem_process_close(csystem_process process);

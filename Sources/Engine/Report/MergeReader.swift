@@ -84,7 +84,7 @@ final class MergeReader {
       }
       return nil
     }
-    guard let node = StrictJSON.parse(SourceFile(name: name, text: text)).root,
+    guard let node = lexer.node(text),
       let index = node["index"]?.numberValue?.integer,
       let status = node["status"]?.stringValue.flatMap({ ItemStatus(rawValue: $0) })
     else { throw lexer.failure("one of its pictures has no index or status") }

@@ -27,7 +27,7 @@ public final class ReportReader {
   /// - Throws: `report-format` where the report breaks off or is not as this program writes it.
   public func next() throws(StageError) -> ItemRecord? {
     guard let text = try lexer.nextItem() else { return nil }
-    guard let node = StrictJSON.parse(SourceFile(name: lexer.name, text: text)).root,
+    guard let node = lexer.node(text),
       let record = ItemRecord(index: count, report: node)
     else { throw lexer.failure("one of its pictures has no input or status") }
     count += 1

@@ -185,7 +185,10 @@ final class ReportSpool: Sendable {
       }
       guard let node = StrictJSON.parse(SourceFile(name: "record", text: piece)).root,
         let record = ItemRecord(index: index, report: node)
-      else { continue }
+      else {
+        throw StageError(
+          "report-failed", "what was kept of picture \(index) for the report cannot be read", kind: .environment)
+      }
       body(record)
     }
   }
@@ -244,7 +247,9 @@ final class ReportSpool: Sendable {
   /// - Throws: `report-failed` of class environment.
   static func replace(_ path: PathBytes, tag: String, _ body: (Int32) -> Int32?) throws(StageError) {
     let temporary = path.parent.joining(".pipeline-\(tag).tmp")
-    let output = temporary.withCString { open($0, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0o666) }
+    // What an earlier life of this process may have left there; never what somebody has linked there.
+    _ = temporary.withCString { unlink($0) }
+    let output = temporary.withCString { open($0, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0o666) }
     guard output >= 0 else { throw failure(path, errno) }
     var isKept = false
     defer {

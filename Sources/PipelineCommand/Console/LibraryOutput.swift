@@ -23,34 +23,43 @@ final class LibraryOutput: Sendable {
 
   private init() {}
 
-  /// The lines since the last call; with `all` also one that has not ended.
+  /// The lines since the last call, of at most a MiB; with `all` of everything, also one that has not ended.
   func takeLines(all: Bool = false) -> [String] {
     partial.withLock { partial in
       var buffer = [CChar](repeating: 0, count: 1 << 14)
-      while true {
+      var lines: [String] = []
+      var taken = 0
+      while all || taken < 1 << 20 {
         let count = csystem_capture_take(&buffer, buffer.count)
         guard count > 0 else { break }
-        partial += buffer[..<count].map { UInt8(bitPattern: $0) }
-        if partial.count > 1 << 20 { break }
+        taken += count
+        var start = 0
+        for index in 0..<count where buffer[index] == CChar(bitPattern: UInt8(ascii: "\n")) {
+          Self.add(buffer[start..<index], to: &partial)
+          lines.append(Self.text(partial))
+          partial.removeAll(keepingCapacity: true)
+          start = index + 1
+        }
+        Self.add(buffer[start..<count], to: &partial)
       }
-      var lines: [String] = []
-      while let end = partial.firstIndex(of: UInt8(ascii: "\n")) {
-        lines.append(Self.text(partial[..<end]))
-        partial.removeSubrange(...end)
-      }
-      if all || partial.count > Self.longestLine, !partial.isEmpty {
-        lines.append(Self.text(partial[...]))
+      if all, !partial.isEmpty {
+        lines.append(Self.text(partial))
         partial = []
       }
       return lines.filter { !$0.isEmpty }
     }
   }
 
+  /// Of a line more is not kept than is shown.
+  private static func add(_ bytes: ArraySlice<CChar>, to partial: inout [UInt8]) {
+    partial += bytes.prefix(longestLine - partial.count).map { UInt8(bitPattern: $0) }
+  }
+
   /// Gives descriptor 2 back.
   func end() { csystem_capture_end() }
 
-  private static func text(_ bytes: ArraySlice<UInt8>) -> String {
-    var line = bytes.prefix(longestLine)
+  private static func text(_ bytes: [UInt8]) -> String {
+    var line = bytes[...]
     while let last = line.last, last == UInt8(ascii: "\r") || last == UInt8(ascii: " ") { line.removeLast() }
     return String(decoding: line, as: UTF8.self)
   }

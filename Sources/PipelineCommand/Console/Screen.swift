@@ -55,7 +55,7 @@ final class Screen: Sendable {
         state.dropped += 1
         return
       }
-      var bytes = Array(text.utf8)
+      var bytes = Array((Self.isGitHub ? Self.inert(text) : text).utf8)
       if bytes.last != UInt8(ascii: "\n") { bytes.append(UInt8(ascii: "\n")) }
       // Where memory held some back once, they all go there, to stay in order.
       if isJournaled, state.lines.isEmpty,
@@ -65,6 +65,20 @@ final class Screen: Sendable {
       }
       state.lines += bytes
     }
+  }
+
+  private static let isGitHub = getenv("GITHUB_ACTIONS").map { String(cString: $0) == "true" } ?? false
+
+  /// Text in which GitHub's runner finds no command: it takes one from wherever a line begins with `::`, and a picture
+  /// may be called so. An invisible space keeps it from that.
+  static func inert(_ text: String) -> String {
+    guard text.contains("::") || text.contains("##[") else { return text }
+    return text.split(separator: "\n", omittingEmptySubsequences: false).map { line in
+      let blank = line.prefix { $0 == " " || $0 == "\t" }
+      let rest = line[blank.endIndex...]
+      let begun = rest.hasPrefix("::") ? blank + "\u{200B}" + rest : line
+      return begun.replacing("##[", with: "##\u{200B}[")
+    }.joined(separator: "\n")
   }
 
   /// Draws the lines of the bar, each shorter than the screen is wide, or erases them.

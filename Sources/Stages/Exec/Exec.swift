@@ -201,7 +201,10 @@ public struct Exec: Stage {
     let scene = Scene(
       folder: own, input: own.joining(ending.isEmpty ? "in" : "in.\(ending)"),
       output: own.joining("out.\(self.ending?.rawValue ?? (ending.isEmpty ? "png" : ending))"), ending: ending)
-    let (input, output, errors) = (try ProgramOutput(), try ProgramOutput(), try ProgramOutput())
+    let input = try ProgramOutput()
+    // What is only shown to people is not held in memory, however much it is.
+    let output = try taken == .nothing ? ProgramOutput(in: own) : ProgramOutput()
+    let errors = try ProgramOutput(in: own)
     try handOver(item, picture, scene, input)
     let end = try runner.run(program, try call(item, scene, context, input, output, errors)) { context.isCancelled }
     let words = ProgramWords.tail(errors.tail(12 << 10), most: 4 << 10)
@@ -210,7 +213,7 @@ public struct Exec: Stage {
       let last = ProgramWords.lastLine(words)
       return .dropped(reason: "\(program.name) ended with exit code \(code)" + (last.map { ": \($0)" } ?? ""))
     }
-    if let failure = failure(end, words, largest: max(output.count, errors.count, size(of: scene.output))) {
+    if let failure = failure(end, words, largest: largest(scene, output, errors)) {
       throw failure
     }
     switch taken {
@@ -358,9 +361,9 @@ public struct Exec: Stage {
     let memoryHint = memoryLimit.map {
       "\"memoryLimit\" allows it \($0) bytes of data; raise it if that was too little"
     }
-    if largest >= outputLimit {
+    if largest > outputLimit {
       return StageError(
-        "exec-output", "\(program.name) wrote \(outputLimit) bytes or more to one file", cause: cause,
+        "exec-output", "\(program.name) wrote more than \(outputLimit) bytes to one file", cause: cause,
         hint: "\"outputLimit\" sets the limit")
     }
     switch end.reason {
@@ -384,6 +387,10 @@ public struct Exec: Stage {
         "deadline", "the item's time was over, and \(program.name) was ended with it",
         cause: words.isEmpty ? nil : words, hint: "run.itemDeadline sets the limit")
     }
+  }
+
+  private func largest(_ scene: Scene, _ output: ProgramOutput, _ errors: ProgramOutput) -> Int {
+    max(output.count, errors.count, size(of: scene.output), place == .inPlace ? size(of: scene.input) : 0)
   }
 
   private func size(of path: PathBytes) -> Int {

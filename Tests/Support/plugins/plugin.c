@@ -103,6 +103,9 @@ static int process(void *instance, const PipelineItem *item, const PipelinePictu
     item->warn(item, "spoken", item->path);
     item->note(item, "said", "hello");
   }
+#ifdef FAULT_SPAM
+  for (int i = 0; i < 300000; i++) fputs("line\n", stderr);
+#endif
 #ifdef FAULT_FLOOD
   static char words[5000];
   memset(words, 'w', sizeof words - 1);
