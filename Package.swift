@@ -1,11 +1,6 @@
 // swift-tools-version: 6.1
 import PackageDescription
 
-// The tests compute pixels: with this set, as `make test` does, what works on them is optimised in a debug build too, and
-// the suite takes half the time. Never in a build that others depend on, which unsafe flags would keep from using us.
-let optimised: [SwiftSetting] =
-  Context.environment["PIPELINE_TEST_BUILD"] == "1" ? [.unsafeFlags(["-O"], .when(configuration: .debug))] : []
-
 // A target imports only the rows below it (see README, "How it is built"); the build refuses anything else
 // because every build of ours passes `--explicit-target-dependency-import-check error`.
 let package = Package(
@@ -41,11 +36,10 @@ let package = Package(
 
     // Row 2.
     .target(
-      name: "Imaging", dependencies: ["CVips", "CZlib", "CDeflate", "CJPEG", "CPango", "Digest"],
-      swiftSettings: optimised),
+      name: "Imaging", dependencies: ["CVips", "CZlib", "CDeflate", "CJPEG", "CPango", "Digest"]),
     .target(
       name: "Inference", dependencies: ["COpenVINO", "CVips", "JobSyntax", "Digest"],
-      resources: [.embedInCode("Catalogue/models.json")], swiftSettings: optimised),
+      resources: [.embedInCode("Catalogue/models.json")]),
 
     .target(name: "Transport", dependencies: ["CCurl", "CExpat", "Digest", "JobSyntax"]),
 
@@ -122,3 +116,11 @@ let package = Package(
   ],
   swiftLanguageModes: [.v6]
 )
+
+// The tests compute pixels and start the program some thousand times: with this set, as `make test` does, a debug build is
+// optimised, and the suite takes half the time. In no other build, as others could not depend on a package with unsafe flags.
+if Context.environment["PIPELINE_TEST_BUILD"] == "1" {
+  for target in package.targets where [.regular, .executable].contains(target.type) {
+    target.swiftSettings = (target.swiftSettings ?? []) + [.unsafeFlags(["-O"], .when(configuration: .debug))]
+  }
+}

@@ -20,7 +20,7 @@ import Testing
     "CExpat": ["Transport"],
     "COpenVINO": ["Inference"],
     "CPlugin": ["PluginHost"],
-    "CSystem": ["Engine", "PipelineCommand", "PipelineKit", "Conformance"],
+    "CSystem": ["Engine", "PipelineCommand", "PipelineKit", "Conformance", "PluginHost"],
   ]
 
   private static let package: String = {
