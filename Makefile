@@ -26,7 +26,8 @@ build: provision ## build .build/release/pipeline
 demo: build ## run pipelines/demo.json on three real photos
 	@Scripts/demo
 
-peers: provision ## make the Python environment with the servers that tests talk to, about 600 MB
+peers: ## make the Python environment with the servers that tests talk to, about 600 MB
+	@Scripts/provision --tests
 	@Scripts/peers >/dev/null
 
 test: peers ## run all tests

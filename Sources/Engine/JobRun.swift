@@ -298,7 +298,8 @@ public final class JobRun: Sendable {
     if canTakeUp { journal?.arm() }
     // Armed to the end of the process: a crash in what follows must not cost the report.
     let result = executor.execute()
-    let wall = journal?.elapsed ?? (ContinuousClock.now - begin) / .seconds(1)
+    // Whoever waits for the run waits for models to load too.
+    let wall = (journal?.elapsed ?? (ContinuousClock.now - begin) / .seconds(1)) + (begin - preparing) / .seconds(1)
     var finishErrors = result.finishErrors + Self.finish(stages)
     if let sources { finishErrors += sources.finish() }
     if let history {

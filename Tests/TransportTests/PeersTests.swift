@@ -81,7 +81,7 @@ import Testing
     #expect(answer.body.prefix(26).suffix(10) == [0, 0, 0, 96, 0, 0, 0, 64, 8, 0])
   }
 
-  @Test(.enabled(if: Peers.hasApache, "install apache2-bin and openssl with Scripts/provision"))
+  @Test(.enabled(if: Peers.hasApache, "install apache2-bin and openssl with Scripts/provision --tests"))
   func `WebDAV takes files and makes folders`() throws {
     let server = try Peers.webDAV()
     let folder = Peers.freshName()

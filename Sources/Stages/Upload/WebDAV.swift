@@ -102,16 +102,22 @@ struct WebDAVUpload: UploadProvider {
       receipt.etag = response.headers["ETag"]
       return receipt
     }
+    // What was forbidden in making the folders, which counts only where they are not there afterwards.
+    var refusal: ServiceFailure?
     // Whoever makes the folders may be another, who has not come to the last one yet.
     for _ in 0..<2 {
       do throws(ServiceFailure) { return try send() } catch {
         guard error.code == WebDAVAnswers.noFolder else { throw error }
         try collections.make(parentOf: url, below: folder) { collection throws(ServiceFailure) in
-          try request(.mkcol, collection, waiter, classify: WebDAVAnswers.mkcol).status
+          let response = try request(.mkcol, collection, waiter, classify: WebDAVAnswers.mkcol)
+          if response.status == 403 { refusal = StandardClassifier.classify(response) }
+          return response.status
         }
       }
     }
-    return try send()
+    do throws(ServiceFailure) { return try send() } catch {
+      throw error.code == WebDAVAnswers.noFolder ? refusal ?? error : error
+    }
   }
 
   private func request(
@@ -207,10 +213,11 @@ enum WebDAVAnswers {
     return failure
   }
 
-  /// 405, and a redirect to the same with a slash, tell that it is there; 409 is for the caller.
+  /// 405, and a redirect to the same with a slash, tell that it is there; 409 is for the caller, as is 403, which Apache
+  /// also says where somebody else has made the folder between its look and its try.
   static let mkcol: Classifier = { response in
     switch response.status {
-    case 405, 409: return nil
+    case 403, 405, 409: return nil
     case 301, 302, 307, 308:
       let location = response.headers["Location"].flatMap { try? response.url.resolving($0) }
       func bare(_ path: String) -> Substring { path.hasSuffix("/") ? path.dropLast() : path[...] }

@@ -149,6 +149,27 @@ import Testing
       ])
   }
 
+  /// Apache says 403 where another has made a folder between its look and its try.
+  @Test(arguments: [true, false]) func `a folder that may not be made may be there all the same`(isThere: Bool) throws {
+    let asked = Mutex(false)
+    let server = ScriptedServer { request in
+      asked.withLock { asked in
+        guard request.method != "MKCOL" else {
+          asked = true
+          return .answer(403)
+        }
+        return .answer(asked && isThere ? 201 : 409)
+      }
+    }
+    guard !isThere else {
+      _ = try upload.receipt(json(server.address), try upload.encoded(directory: "a"))
+      return
+    }
+    let item = try upload.encoded(directory: "a")
+    let error = #expect(throws: StageError.self) { _ = try upload.receipt(json(server.address), item) }
+    #expect(error?.message.contains("403") == true)
+  }
+
   @Test func `a server that ignores If-None-Match is asked first`() throws {
     let server = ScriptedServer { request in .answer(request.method == "PUT" ? 204 : 200) }
     let (outcome, receipt) = try upload.send(json(server.address, #", "overwrite": "skip""#), try upload.encoded())
