@@ -35,8 +35,7 @@ let package = Package(
     .target(name: "Digest", dependencies: ["CCrypto"]),
 
     // Row 2.
-    .target(
-      name: "Imaging", dependencies: ["CVips", "CZlib", "CDeflate", "CJPEG", "CPango", "Digest"]),
+    .target(name: "Imaging", dependencies: ["CVips", "CZlib", "CDeflate", "CJPEG", "CPango", "Digest"]),
     .target(
       name: "Inference", dependencies: ["COpenVINO", "CVips", "JobSyntax", "Digest"],
       resources: [.embedInCode("Catalogue/models.json")]),

@@ -41,7 +41,7 @@ enum { guarded_exit_code = 4 };
 
 static void put(const char *text, long length) {
   while (length > 0) {
-    long written = write(original, text, length);
+    long written = write(original >= 0 ? original : 2, text, length);
     if (written < 0 && errno == EINTR) continue;
     if (written <= 0) return;
     text += written;
@@ -79,11 +79,8 @@ static const char *guarded_here(void) {
 }
 
 static void say_guarded(const char *text, const char *end) {
-  int where = original >= 0 ? original : 2;
   const char *parts[] = {"pipeline: ", text, end, "\n"};
-  for (int i = 0; i < 4; i++) {
-    if (write(where, parts[i], strlen(parts[i])) < 0) return;
-  }
+  for (int i = 0; i < 4; i++) put(parts[i], strlen(parts[i]));
 }
 
 static void on_fault(int number, siginfo_t *information, void *context) {
@@ -92,9 +89,6 @@ static void on_fault(int number, siginfo_t *information, void *context) {
   copy_rest();
   // Who comes next (Swift's backtracer, a core dump's helper) writes where people read.
   if (original >= 0) dup2(original, 2);
-  char line[] = "pipeline: crashed with signal 00\n";
-  line[sizeof line - 4] = '0' + number / 10 % 10;
-  line[sizeof line - 3] = '0' + number % 10;
   const char *text = guarded_here();
   if (text) say_guarded(text, " and crashed");
   for (int i = 0; i < fault_count; i++) {
@@ -111,7 +105,10 @@ static void on_fault(int number, siginfo_t *information, void *context) {
       return;
     }
   }
-  if (write(original >= 0 ? original : 2, line, sizeof line - 1) < 0) {}
+  char line[] = "pipeline: crashed with signal 00\n";
+  line[sizeof line - 4] = '0' + number / 10 % 10;
+  line[sizeof line - 3] = '0' + number % 10;
+  put(line, sizeof line - 1);
   // The end, with the status that the fault would have given.
   raise(number);
 }

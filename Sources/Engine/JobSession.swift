@@ -77,7 +77,8 @@ public final class JobSession: Sendable {
   ///   - observer: told of each item as it ends, from any thread.
   ///   - plan: what `plan` answered.
   /// - Throws: `plan-findings` of class job where the plan has errors; where a stage cannot be made ready; where the
-  ///   ledger or the report cannot be written; `session-over` of class job the second time. Failures of items are in the outcome.
+  ///   ledger or the report cannot be written; `session-over` of class job the second time. Failures of items are in the
+  ///   outcome.
   public func run(
     _ plan: RunPlan, report: PathBytes? = nil, observer: any RunObserver
   ) throws(StageError) -> RunOutcome {

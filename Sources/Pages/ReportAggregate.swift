@@ -61,9 +61,9 @@ struct ReportAggregate {
       stages[index].total += time
     }
     if let bytes = item.inputBytes, let out = item.outputBytes {
-      // However large a report says that they are.
-      bytesIn = min(bytesIn + min(max(0, bytes), 1 << 60), 1 << 61)
-      bytesOut = min(bytesOut + min(max(0, out), 1 << 60), 1 << 61)
+      // However large a report says that they are: each is below 2 to the power of 53.
+      bytesIn = min(bytesIn + max(0, bytes), 1 << 60)
+      bytesOut = min(bytesOut + max(0, out), 1 << 60)
       sized += 1
     }
     guard ["failed", "unknown", "deferred", "review"].contains(item.status) else { return }

@@ -33,8 +33,10 @@ public enum AtomicFile {
     let folder = path.parent
     // A rename would put a file in the place of a device for good, and of the link to one.
     var status = stat()
-    if path.withCString({ stat($0, &status) }) == 0, ![S_IFREG, S_IFDIR].contains(status.st_mode & S_IFMT) {
-      throw StageError("output-failed", "\(path.printable) is not a regular file, and is not replaced")
+    if path.withCString({ stat($0, &status) }) == 0, status.st_mode & S_IFMT != S_IFDIR,
+      let refusal = OutputPath.refusal(of: path, standing: status.st_mode & S_IFMT)
+    {
+      throw refusal
     }
     func step<R>(_ body: () -> R) throws(StageError) -> R {
       guard let temporaries else { return body() }

@@ -37,11 +37,6 @@ struct PluginSpec: Sendable {
     guard [8, 16].contains(settings[Self.depth]) else {
       throw Self.error("depth: samples have 8 bits or 16, not \(settings[Self.depth])", file)
     }
-    guard name.utf8.allSatisfy(Self.belongsToName) else {
-      throw StageError(
-        "plugin-name", "plugin \(file) calls its stage \(JSONText.string(name).rendered())", kind: .environment,
-        hint: "use ASCII letters and digits, \"-\", \"_\" and \".\"")
-    }
     var fields: [any FieldDeclaration] = []
     for node in root["fields"]?.arrayValue ?? [] {
       let field = try PluginField(node, file: file).declaration
@@ -63,11 +58,6 @@ struct PluginSpec: Sendable {
     mostDepth = settings[Self.depth]
     bytesPerPixel = settings[Self.memory]
     try checkExamples(examples, file)
-  }
-
-  private static func belongsToName(_ byte: UInt8) -> Bool {
-    (0x30...0x39).contains(byte) || (0x61...0x7A).contains(byte | 0x20) && byte < 0x7B
-      || [UInt8(ascii: "-"), UInt8(ascii: "_"), UInt8(ascii: ".")].contains(byte)
   }
 
   private static let name = Field<String>.text("name", default: nil, help: "the stage's name with its namespace")

@@ -448,8 +448,8 @@ final class Executor: Sendable {
         protected: protected, matte: progress.way.matte, kept: kept(of: index),
         services: services?.forItem(progress.item.identity, stage: index, label: stages[index].label),
         pauses: Pauses { claim.extend(by: $0) },
-        cancelled: { [plan = stages[index].plan] in
-          claim.isRevoked || plan.endsWithin > 0 && claim.expiry <= .now
+        cancelled: { [isTold = stages[index].plan.endsWithin > 0] in
+          claim.isRevoked || isTold && claim.expiry <= .now
         })
       step(&progress, in: context)
       let snapshot = progress

@@ -56,7 +56,7 @@ enum ReportCommand {
     }
     let merged: MergedReport
     do throws(StageError) {
-      if let target { try ResultKind.report.check(target, named: target.display) }
+      if let target { try ResultKind.report.check(target, named: arguments[output] ?? "") }
       merged = try MergedReport(merging: paths)
     } catch {
       StandardStreams.complain(error.description)
@@ -130,10 +130,6 @@ enum ReportCommand {
   private static func check(
     _ place: PathBytes, named name: String, against report: PathBytes, _ bases: [PathBytes]
   ) throws(StageError) {
-    func failure(_ why: String) -> StageError {
-      StageError(
-        "report-place", "the page \(PathBytes(name).printable) cannot be written: \(why)", kind: .environment)
-    }
     var status = stat()
     guard place.withCString({ stat($0, &status) }) == 0 else { return }
     try ResultKind.page.check(place, named: name)
@@ -144,7 +140,7 @@ enum ReportCommand {
         let file = PathBytes(display: text)
         guard file.lastComponent == place.lastComponent else { continue }
         if bases.contains(where: { isSame($0.joining(file), place) }) {
-          throw failure("the report names it as a picture")
+          throw ResultKind.page.failure(name, "the report names it as a picture")
         }
       }
     }

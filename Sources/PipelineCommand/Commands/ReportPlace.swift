@@ -11,33 +11,32 @@ enum ReportPlace {
   static func check(
     _ text: String, jobFile: String, job: Job, plan: RunPlan, tag: String, kind: ResultKind = .report
   ) throws(StageError) -> PathBytes {
-    func failure(_ text: String, _ reason: String) -> StageError { Self.failure(text, reason, kind.name) }
-    let path = try absolute(text, kind.name)
+    let path = try absolute(text, kind)
     var status = stat()
     if path.withCString({ stat($0, &status) }) == 0 {
       guard status.st_mode & S_IFMT == S_IFREG, text.utf8.last != UInt8(ascii: "/") else {
-        throw failure(text, status.st_mode & S_IFMT == S_IFDIR ? "it is a folder" : "it is not a regular file")
+        throw kind.failure(text, status.st_mode & S_IFMT == S_IFDIR ? "it is a folder" : "it is not a regular file")
       }
       var other = stat()
       if PathBytes(jobFile).withCString({ stat($0, &other) }) == 0, isSame(status, other) {
-        throw failure(text, "it is the job file")
+        throw kind.failure(text, "it is the job file")
       }
       for (file, use) in filesRead(by: job) {
         if file.withCString({ stat($0, &other) }) == 0, isSame(status, other) {
-          throw failure(text, "it is \(use)")
+          throw kind.failure(text, "it is \(use)")
         }
       }
       let name = path.lastComponent
       for input in plan.inputs where input.path.lastComponent == name {
         if input.path.withCString({ stat($0, &other) }) == 0, isSame(status, other) {
-          throw failure(text, "it is one of the inputs")
+          throw kind.failure(text, "it is one of the inputs")
         }
       }
       // Inputs of other shards are known by their hashes only.
       var resolver = FolderResolver()
       let places = resolver.places(of: path)
       if places.contains(where: { plan.protected.refusal(of: path, resolved: $0, mayReplaceInputs: false) != nil }) {
-        throw failure(text, "it is one of the inputs")
+        throw kind.failure(text, "it is one of the inputs")
       }
     }
     try kind.check(path, named: text)
@@ -46,7 +45,8 @@ enum ReportPlace {
     let probe = folder.joining(".pipeline-\(tag)-report.tmp")
     let descriptor = probe.withCString { open($0, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0o600) }
     guard descriptor >= 0 else {
-      throw failure(text, "the folder \(folder.printable) cannot be written to: \(String(cString: strerror(errno)))")
+      throw kind.failure(
+        text, "the folder \(folder.printable) cannot be written to: \(String(cString: strerror(errno)))")
     }
     close(descriptor)
     _ = probe.withCString { unlink($0) }
@@ -56,10 +56,10 @@ enum ReportPlace {
   /// A path as it stands on the command line, from the root.
   ///
   /// - Throws: `report-place` of class environment where the current folder is gone.
-  static func absolute(_ text: String, _ what: String = "report") throws(StageError) -> PathBytes {
+  static func absolute(_ text: String, _ kind: ResultKind = .report) throws(StageError) -> PathBytes {
     let written = PathBytes(text)
     guard let current = written.isAbsolute ? PathBytes("/") : PathBytes.currentFolder else {
-      throw failure(text, "the current folder does not exist any more", what)
+      throw kind.failure(text, "the current folder does not exist any more")
     }
     return current.joining(written)
   }
@@ -83,9 +83,4 @@ enum ReportPlace {
   }
 
   private static func isSame(_ a: stat, _ b: stat) -> Bool { a.st_dev == b.st_dev && a.st_ino == b.st_ino }
-
-  private static func failure(_ text: String, _ reason: String, _ what: String) -> StageError {
-    StageError(
-      "report-place", "the \(what) \(PathBytes(text).printable) cannot be written: \(reason)", kind: .environment)
-  }
 }

@@ -46,10 +46,14 @@ enum ResultKind {
   /// - Parameter text: the path as it was written.
   /// - Throws: `report-place` of class environment where a folder, a device or a file of another kind is there.
   func check(_ path: PathBytes, named text: String) throws(StageError) {
-    guard let reason = refusal(of: path) else { return }
-    throw StageError(
-      "report-place", "the \(name) \(PathBytes(text).printable) cannot be written: \(reason.why)", kind: .environment,
-      hint: reason.hint)
+    if let reason = refusal(of: path) { throw failure(text, reason.why, hint: reason.hint) }
+  }
+
+  /// - Parameter text: the path as it was written.
+  func failure(_ text: String, _ why: String, hint: String? = nil) -> StageError {
+    StageError(
+      "report-place", "the \(name) \(PathBytes(text).printable) cannot be written: \(why)", kind: .environment,
+      hint: hint)
   }
 
   private func refusal(of path: PathBytes) -> (why: String, hint: String?)? {

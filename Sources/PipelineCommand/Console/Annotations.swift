@@ -32,17 +32,19 @@ struct Annotations: Sendable {
 
   init(_ choice: Choice?, logIsJSON: Bool) {
     let choice = choice ?? .auto
-    let isGitHub = Self.variable("GITHUB_ACTIONS") == "true"
     system =
       switch choice {
       case .none: nil
       case .github: .github
       case .gitlab: .gitlab
-      case .auto: logIsJSON ? nil : isGitHub ? .github : Self.variable("GITLAB_CI") == "true" ? .gitlab : nil
+      case .auto: logIsJSON ? nil : Self.isGitHub ? .github : Self.variable("GITLAB_CI") == "true" ? .gitlab : nil
       }
-    let mayHavePage = choice == .github || choice == .auto && isGitHub
+    let mayHavePage = choice == .github || choice == .auto && Self.isGitHub
     summary = mayHavePage ? Self.variable("GITHUB_STEP_SUMMARY").map { PathBytes($0) } : nil
   }
+
+  /// Whether GitHub's runner reads what is written.
+  static let isGitHub = variable("GITHUB_ACTIONS") == "true"
 
   var isEmpty: Bool { system == nil && summary == nil }
 

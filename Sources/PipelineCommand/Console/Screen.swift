@@ -55,7 +55,7 @@ final class Screen: Sendable {
         state.dropped += 1
         return
       }
-      var bytes = Array((Self.isGitHub ? Self.inert(text) : text).utf8)
+      var bytes = Array((Annotations.isGitHub ? Self.inert(text) : text).utf8)
       if bytes.last != UInt8(ascii: "\n") { bytes.append(UInt8(ascii: "\n")) }
       // Where memory held some back once, they all go there, to stay in order.
       if isJournaled, state.lines.isEmpty,
@@ -66,8 +66,6 @@ final class Screen: Sendable {
       state.lines += bytes
     }
   }
-
-  private static let isGitHub = getenv("GITHUB_ACTIONS").map { String(cString: $0) == "true" } ?? false
 
   /// Text in which GitHub's runner finds no command: it takes one from wherever a line begins with `::`, and a picture
   /// may be called so. An invisible space keeps it from that.
